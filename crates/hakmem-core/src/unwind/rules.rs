@@ -6,6 +6,9 @@
 //! tables are exact at each instruction. A search takes about a microsecond, so the rule for an
 //! address is kept: the same call sites come again and again.
 //!
+//! A table that this module does not know ends the stack. A frame pointer would lead on, but
+//! perhaps to a function that called nothing.
+//!
 //! Nothing here allocates or takes a lock. The C library finds the object without a lock
 //! (`os::object_of`, glibc 2.35 and later; a statically linked program is one object). gimli keeps
 //! its state on the stack. Without tables, frame pointers must do.
@@ -15,8 +18,9 @@ use crate::base::sync::Ordering::Relaxed;
 use crate::base::sync::plain::AtomicU64;
 use crate::os::{self, Tables};
 use gimli::{
-    BaseAddresses, CfaRule, EhFrame, EhFrameHdr, EndianSlice, NativeEndian, Pointer, RegisterRule,
-    UnwindContext, UnwindContextStorage, UnwindSection, UnwindTableRow, Vendor,
+    BaseAddresses, CfaRule, EhFrame, EhFrameHdr, EndianSlice, NativeEndian, Pointer, Reader,
+    Register, RegisterRule, UnwindContext, UnwindContextStorage, UnwindExpression, UnwindSection,
+    UnwindTableRow, Vendor,
 };
 
 /// How to get from a frame to its caller's.
@@ -35,8 +39,21 @@ pub enum Rule {
         /// None: it is in the register.
         frame_at: Option<u16>,
     },
+    /// The caller's registers lie at these distances from a register, in bytes.
+    Saved {
+        /// True: from the frame pointer. False: from the stack pointer.
+        from_frame: bool,
+        /// Of the stack pointer, of the frame pointer.
+        stack_at: i16,
+        frame_at: i16,
+        /// Of the code that a signal interrupted there, by the tables of a signal's frame. None:
+        /// the return address lies below the caller's stack pointer.
+        code_at: Option<i16>,
+    },
     /// The frame has no caller.
     Outermost,
+    /// The tables say something that this module does not know.
+    Strange,
     /// The tables say nothing. Frame pointers must do.
     Unknown,
 }
@@ -94,6 +111,10 @@ impl Rule {
     const FROM_FRAME: u64 = 1 << 60;
     const FRAME_SAVED: u64 = 1 << 59;
     const RETURN_SAVED: u64 = 1 << 58;
+    /// Without `TABLE`, these say what the rule is.
+    const SAVED: u64 = 1 << 59;
+    const STRANGE: u64 = 1 << 58;
+    const CODE_SAVED: u64 = 1 << 57;
     const FRAME_AT: u32 = 42;
     const RETURN_AT: u32 = 26;
     const OFFSET: u64 = (1 << Self::RETURN_AT) - 1;
@@ -102,7 +123,16 @@ impl Rule {
     fn pack(self) -> u64 {
         match self {
             Self::Outermost => Self::OUTERMOST,
+            Self::Strange => Self::STRANGE,
             Self::Unknown => Self::UNKNOWN,
+            Self::Saved { from_frame, stack_at, frame_at, code_at } => {
+                let bits = |at: i16, shift: u32| u64::from(at as u16) << shift;
+                Self::SAVED
+                    | if from_frame { Self::FROM_FRAME } else { 0 }
+                    | code_at.map_or(0, |at| Self::CODE_SAVED | bits(at, 32))
+                    | bits(frame_at, 16)
+                    | bits(stack_at, 0)
+            }
             Self::Table { from_frame, offset, return_at, frame_at } => {
                 let frame =
                     frame_at.map_or(0, |at| Self::FRAME_SAVED | u64::from(at) << Self::FRAME_AT);
@@ -121,6 +151,13 @@ impl Rule {
         match packed {
             p if p & Self::OUTERMOST != 0 => Self::Outermost,
             p if p & Self::UNKNOWN != 0 => Self::Unknown,
+            p if p & (Self::TABLE | Self::SAVED) == Self::SAVED => Self::Saved {
+                from_frame: p & Self::FROM_FRAME != 0,
+                stack_at: p as i16,
+                frame_at: (p >> 16) as i16,
+                code_at: (p & Self::CODE_SAVED != 0).then_some((p >> 32) as i16),
+            },
+            p if p & Self::TABLE == 0 => Self::Strange,
             p => Self::Table {
                 from_frame: p & Self::FROM_FRAME != 0,
                 offset: (p & Self::OFFSET) as u32,
@@ -138,8 +175,7 @@ impl UnwindContextStorage<usize> for OnStack {
     type Stack = [UnwindTableRow<usize, Self>; 4];
 }
 
-/// Searches the tables. None: there are none for this address, or they say something that this
-/// module does not know.
+/// Searches the tables. None: there are none for this address.
 #[inline(never)]
 fn look_up(pc: usize) -> Option<Rule> {
     let object = os::object_of(pc)?;
@@ -150,9 +186,9 @@ fn look_up(pc: usize) -> Option<Rule> {
         Tables::Frames(start, len) => {
             let section = section(slice(start, start.checked_add(len)?)?);
             let bases = BaseAddresses::default().set_eh_frame(start as u64);
-            return rule_of(
-                section.unwind_info_for_address(&bases, &mut context, pc as u64, cie).ok()?,
-            );
+            let entry = section.fde_for_address(&bases, pc as u64, cie).ok()?;
+            let row = entry.unwind_info_for_address(&section, &bases, &mut context, pc as u64);
+            return Some(row.ok().and_then(|row| rule_of(row, &section)).unwrap_or(Rule::Strange));
         }
     };
     let header = EhFrameHdr::new(slice(index, object.end)?, NativeEndian);
@@ -162,14 +198,14 @@ fn look_up(pc: usize) -> Option<Rule> {
     let bases = bases.set_eh_frame(start);
     let start = usize::try_from(start).ok().filter(|at| (object.start..object.end).contains(at))?;
     let section = section(slice(start, object.end)?);
-    let row = header
-        .table()?
-        .unwind_info_for_address(&section, &bases, &mut context, pc as u64, cie)
-        .ok()?;
-    rule_of(row)
+    let entry = header.table()?.fde_for_address(&section, &bases, pc as u64, cie).ok()?;
+    let row = entry.unwind_info_for_address(&section, &bases, &mut context, pc as u64);
+    Some(row.ok().and_then(|row| rule_of(row, &section)).unwrap_or(Rule::Strange))
 }
 
-fn section(bytes: &'static [u8]) -> EhFrame<EndianSlice<'static, NativeEndian>> {
+type Section = EhFrame<EndianSlice<'static, NativeEndian>>;
+
+fn section(bytes: &'static [u8]) -> Section {
     let mut section = EhFrame::new(bytes, NativeEndian);
     // One instruction of the tables has another meaning on each kind of processor.
     section.set_vendor(if cfg!(target_arch = "aarch64") {
@@ -180,7 +216,11 @@ fn section(bytes: &'static [u8]) -> EhFrame<EndianSlice<'static, NativeEndian>> 
     section
 }
 
-fn rule_of(row: &UnwindTableRow<usize, OnStack>) -> Option<Rule> {
+/// None: the row says something that this module does not know.
+fn rule_of(row: &UnwindTableRow<usize, OnStack>, section: &Section) -> Option<Rule> {
+    if let CfaRule::Expression(stack) = *row.cfa() {
+        return saved(row, stack, section);
+    }
     let below = |offset: i64| u16::try_from(offset.checked_neg()?).ok();
     let return_at = match row.register(processor::RETURN) {
         Some(RegisterRule::Offset(offset)) => Some(below(offset)?),
@@ -202,6 +242,55 @@ fn rule_of(row: &UnwindTableRow<usize, OnStack>) -> Option<Rule> {
     };
     let offset = u32::try_from(offset).ok().filter(|&offset| u64::from(offset) <= Rule::OFFSET)?;
     Some(Rule::Table { from_frame, offset, return_at, frame_at })
+}
+
+/// The rule of a frame whose caller's stack pointer lies in memory: that of a signal, or of a
+/// function that aligns its stack.
+fn saved(
+    row: &UnwindTableRow<usize, OnStack>,
+    stack: UnwindExpression<usize>,
+    section: &Section,
+) -> Option<Rule> {
+    // On aarch64 the kernel's frame has no such tables, and compilers make none.
+    if processor::HAS_LINK {
+        return None;
+    }
+    let (base, stack_at) = distance(stack, section, &[DEREFERENCE])?;
+    let from_base = |rule| match rule {
+        Some(RegisterRule::Expression(at)) => {
+            distance(at, section, &[]).filter(|&(register, _)| register == base).map(|(_, at)| at)
+        }
+        _ => None,
+    };
+    let code_at = match row.register(processor::RETURN) {
+        Some(RegisterRule::Offset(-8)) => None,
+        rule => Some(from_base(rule)?),
+    };
+    let frame_at = from_base(row.register(processor::FRAME))?;
+    let from_frame = base == processor::FRAME;
+    (from_frame || base == processor::STACK).then_some(Rule::Saved {
+        from_frame,
+        stack_at,
+        frame_at,
+        code_at,
+    })
+}
+
+/// The operation that loads a word.
+const DEREFERENCE: u8 = 0x06;
+
+/// What an expression says that is a register plus a number, followed by `rest` alone. gimli's own
+/// reader knows all expressions, which are much code.
+fn distance(
+    expression: UnwindExpression<usize>,
+    section: &Section,
+    rest: &[u8],
+) -> Option<(Register, i16)> {
+    const REGISTER: u8 = 0x70;
+    let mut bytes = expression.get(section).ok()?.0;
+    let register = bytes.read_u8().ok()?.checked_sub(REGISTER).filter(|&n| n < 32)?;
+    let number = i16::try_from(bytes.read_sleb128().ok()?).ok()?;
+    (bytes.slice() == rest).then_some((Register(register.into()), number))
 }
 
 /// The bytes of an object from `from`, a table, to `to`, its end.
@@ -232,7 +321,15 @@ mod tests {
                 }
             }
         }
-        for rule in [Rule::Outermost, Rule::Unknown] {
+        for from_frame in [false, true] {
+            for (stack_at, frame_at) in [(0, 0), (160, 120), (-8, 0), (i16::MIN, i16::MAX)] {
+                for code_at in [None, Some(0), Some(168), Some(-1), Some(i16::MIN)] {
+                    let rule = Rule::Saved { from_frame, stack_at, frame_at, code_at };
+                    assert_eq!(Rule::unpack(rule.pack()), rule);
+                }
+            }
+        }
+        for rule in [Rule::Outermost, Rule::Strange, Rule::Unknown] {
             assert_eq!(Rule::unpack(rule.pack()), rule);
         }
     }
@@ -335,6 +432,57 @@ mod tests {
     );
     unsafe extern "C" {
         safe static hakmem_test_goes_by_the_frame: u8;
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    core::arch::global_asm!(
+        // As gcc sets up a function that aligns its stack: the caller's stack pointer is saved.
+        ".globl hakmem_test_aligns",
+        ".hidden hakmem_test_aligns",
+        "hakmem_test_aligns:",
+        ".cfi_startproc",
+        "lea r10, [rsp + 8]",
+        ".cfi_def_cfa r10, 0",
+        "push rbp",
+        "mov rbp, rsp",
+        ".cfi_escape 0x10, 6, 2, 0x76, 0",
+        "push r10",
+        ".cfi_escape 0x0f, 3, 0x76, 0x78, 6",
+        "pop r10",
+        "pop rbp",
+        "ret",
+        ".cfi_endproc",
+        // As a linker describes its stubs: the frame depends on the address.
+        ".globl hakmem_test_is_strange",
+        ".hidden hakmem_test_is_strange",
+        "hakmem_test_is_strange:",
+        ".cfi_startproc",
+        ".cfi_escape 0x0f, 11, 0x77, 8, 0x80, 0, 0x3f, 0x1a, 0x3b, 0x2a, 0x33, 0x24, 0x22",
+        "ret",
+        ".cfi_endproc",
+    );
+    #[cfg(target_arch = "x86_64")]
+    unsafe extern "C" {
+        safe static hakmem_test_aligns: u8;
+        safe static hakmem_test_is_strange: u8;
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[test]
+    fn tables_may_say_where_the_registers_were_saved() {
+        find();
+        let at = (&raw const hakmem_test_aligns).addr();
+        // Behind the four instructions: 5, 1, 3 and 2 bytes.
+        let rule = Rule::Saved { from_frame: true, stack_at: -8, frame_at: 0, code_at: None };
+        assert_eq!(of(at + 11), rule);
+    }
+
+    /// Frame pointers may be anything in such a function.
+    #[cfg(target_arch = "x86_64")]
+    #[test]
+    fn tables_that_are_not_understood_are_not_replaced_by_frame_pointers() {
+        find();
+        assert_eq!(of((&raw const hakmem_test_is_strange).addr()), Rule::Strange);
     }
 
     /// Functions whose frame has no fixed size go by the frame pointer.

@@ -98,13 +98,17 @@ impl Scratch {
         let (lowest, mut sure) = (at.stack, true);
         // False: the caller's stack pointer is not known, only that it is not below `at.stack`.
         let mut has_stack = true;
+        // True: `at.pc` is no return address, but where the code was interrupted.
+        let mut exact = true;
         let mut n = 0;
         loop {
-            self.frames[n] = at.pc;
+            // Readers take one from each but the first: they look for the call.
+            self.frames[n] = at.pc + usize::from(exact && n > 0);
             n += 1;
             // A return address may be that of the next function, if the call was the last
             // instruction of its function.
-            let code = if n == 1 { at.pc } else { at.pc - 1 };
+            let code = if exact { at.pc } else { at.pc - 1 };
+            exact = false;
             let next = match rules::of(code) {
                 Rule::Outermost => {
                     if sure && (lowest < self.known_from || at.stack > self.known_to) {
@@ -119,6 +123,17 @@ impl Scratch {
                     let base = if from_frame { at.frame } else { at.stack };
                     self.up(base.wrapping_add(offset as usize), &at, return_at, frame_at)
                 }
+                Rule::Saved { from_frame, stack_at, frame_at, code_at }
+                    if from_frame || has_stack =>
+                {
+                    has_stack = true;
+                    exact = code_at.is_some();
+                    // A signal's frame may lie on another stack.
+                    sure &= !exact;
+                    let base = if from_frame { at.frame } else { at.stack };
+                    self.saved(base, &at, stack_at, frame_at, code_at)
+                }
+                Rule::Strange => None,
                 _ => {
                     // It may be a signal's frame, which lies on another stack.
                     sure = false;
@@ -129,7 +144,7 @@ impl Scratch {
             match next {
                 Some(caller) if n < DEPTH => {
                     // The tables may lead from one stack to another, with who knows what between.
-                    sure &= caller.stack - at.stack <= FAR;
+                    sure &= caller.stack.wrapping_sub(at.stack) <= FAR;
                     at = caller;
                 }
                 _ => return &self.frames[..n],
@@ -159,9 +174,38 @@ impl Scratch {
             Some(below) => saved(below)?,
             None => at.frame,
         };
-        // A small number is no code: the stack ends here, or the frame is nonsense.
-        (pc >= 4096).then_some(Registers { pc, stack: top, frame, link: 0 })
+        is_code(pc).then_some(Registers { pc, stack: top, frame, link: 0 })
     }
+
+    /// The registers of the caller, which were saved at these distances from `base`. If a signal
+    /// interrupted the caller, its stack may lie anywhere. `DEPTH` then ends a way round in a
+    /// circle.
+    fn saved(
+        &mut self,
+        base: usize,
+        at: &Registers,
+        stack_at: i16,
+        frame_at: i16,
+        code_at: Option<i16>,
+    ) -> Option<Registers> {
+        let mut word = |distance: i16| {
+            let address = base.checked_add_signed(distance.into())?;
+            self.word(address, at.stack)
+        };
+        let (stack, frame) = (word(stack_at)?, word(frame_at)?);
+        let pc = match code_at {
+            Some(distance) => word(distance)?,
+            None if stack > at.stack => self.word(stack - size_of::<usize>(), at.stack)?,
+            None => return None,
+        };
+        is_code(pc).then_some(Registers { pc, stack, frame, link: 0 })
+    }
+}
+
+/// A small number is no code: the stack ends here, or the frame is nonsense. The same holds for the
+/// last address, which nothing can follow.
+fn is_code(pc: usize) -> bool {
+    (4096..usize::MAX).contains(&pc)
 }
 
 #[cfg(all(test, not(any(loom, miri, shuttle))))]

@@ -5,8 +5,9 @@ use gimli::{Register, RegisterRule, X86_64};
 pub const STACK: Register = X86_64::RSP;
 pub const FRAME: Register = X86_64::RBP;
 pub const RETURN: Register = X86_64::RA;
-/// Room for the registers of a row of the tables. A function must preserve seven.
-pub type Rules = [(Register, RegisterRule<usize>); 16];
+/// Room for the registers of a row of the tables. A function must preserve seven. The row of a
+/// signal's frame has seventeen.
+pub type Rules = [(Register, RegisterRule<usize>); 18];
 /// Can tables say that the return address is still in a register? Here each call puts it on the
 /// stack.
 pub const HAS_LINK: bool = false;

@@ -214,6 +214,84 @@ unsafe extern "C" {
     fn hakmem_test_has_no_tables(f: extern "C" fn(usize, *mut c_void, usize), seen: *mut c_void);
 }
 
+#[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
+core::arch::global_asm!(
+    // A trap interrupts this function while its frame pointer points to a record of another
+    // caller. Returns its own return address.
+    ".globl hakmem_test_is_interrupted",
+    ".hidden hakmem_test_is_interrupted",
+    "hakmem_test_is_interrupted:",
+    ".cfi_startproc",
+    "mov rax, [rsp]",
+    "push rbp",
+    ".cfi_def_cfa_offset 16",
+    ".cfi_offset rbp, -16",
+    "mov rbp, rdi",
+    "int3",
+    ".globl hakmem_test_interrupted_here",
+    ".hidden hakmem_test_interrupted_here",
+    "hakmem_test_interrupted_here:",
+    "pop rbp",
+    ".cfi_def_cfa_offset 8",
+    ".cfi_restore rbp",
+    "ret",
+    ".cfi_endproc",
+);
+#[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
+unsafe extern "C" {
+    fn hakmem_test_is_interrupted(record: *const [usize; 2]) -> usize;
+    safe static hakmem_test_interrupted_here: u8;
+}
+
+/// What the handler of the trap uses.
+#[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
+static TRAPPED: core::sync::atomic::AtomicPtr<Seen> =
+    core::sync::atomic::AtomicPtr::new(core::ptr::null_mut());
+
+#[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
+extern "C" fn on_trap(_: core::ffi::c_int) {
+    // SAFETY: the test set the pointer to a `Seen` in its frame, and does not use it until the trap
+    // has returned. The child has one thread.
+    let seen = unsafe { &mut *TRAPPED.load(core::sync::atomic::Ordering::Relaxed) };
+    seen.frames = inner(&mut seen.scratch);
+}
+
+/// The tables of the signal's frame lead to the function that was interrupted, and its own tables
+/// to its caller, whatever its frame pointer is. So it is with a stack of the handler's own.
+#[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
+#[test]
+fn a_signals_frame_leads_to_what_it_interrupted() {
+    rules::find_objects_anew();
+    let other = what_cannot_be_read_ends_the_stack as fn() as usize + 2;
+    let record = [0, other];
+    for flags in [0, libc::SA_ONSTACK] {
+        crate::testing::in_child(|| {
+            let mut seen = Seen { scratch: scratch(), frames: [].into(), caller: 0 };
+            let mut room = std::vec![0_u8; 1 << 20];
+            // SAFETY: all zero bytes are a valid `sigaction` and a valid `stack_t`. The room lives
+            // until the child ends. The handler reads only what this test has set.
+            unsafe {
+                let mut stack: libc::stack_t = core::mem::zeroed();
+                (stack.ss_sp, stack.ss_size) = (room.as_mut_ptr().cast(), room.len());
+                assert_eq!(libc::sigaltstack(&raw const stack, core::ptr::null_mut()), 0);
+                let mut action: libc::sigaction = core::mem::zeroed();
+                action.sa_sigaction = on_trap as extern "C" fn(_) as usize;
+                action.sa_flags = flags;
+                libc::sigaction(libc::SIGTRAP, &raw const action, core::ptr::null_mut());
+                TRAPPED.store(&raw mut seen, core::sync::atomic::Ordering::Relaxed);
+                seen.caller = hakmem_test_is_interrupted(&raw const record);
+            }
+            let frames = &seen.frames;
+            // Readers take one from the address, as from any that a call returns to.
+            let here = (&raw const hakmem_test_interrupted_here).addr() + 1;
+            let it = frames.iter().position(|&pc| pc == here).expect("it was interrupted");
+            assert_eq!(frames.get(it + 1), Some(&seen.caller), "{frames:x?}");
+            assert!(frames.len() > it + 2 && !frames.contains(&other), "{frames:x?}");
+            assert_eq!(seen.scratch.known(), (0, 0));
+        });
+    }
+}
+
 struct Seen {
     scratch: std::boxed::Box<Scratch>,
     frames: std::vec::Vec<usize>,
