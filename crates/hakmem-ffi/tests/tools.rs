@@ -146,6 +146,24 @@ fn thread_sanitizer_beside_hakmem() {
     }
 }
 
+/// Where it does come first, it serves the program, and finds a read after a free. The program is
+/// right in how its threads hand blocks on.
+#[test]
+fn thread_sanitizer_before_hakmem_finds_errors() {
+    let Some(program) = sanitized(&["-fsanitize=thread"]) else {
+        return;
+    };
+    let runtime = run_time("libtsan.so");
+    let under = |argument: &str| {
+        let mut command = Command::new(&program);
+        let reports = preload(&mut command);
+        let both = format!("{}:{}", runtime.display(), library().shared.display());
+        Run::of(command.arg(argument).env("LD_PRELOAD", both), &reports)
+    };
+    under("ok").assert_left_to_the_tool();
+    under("after").assert_found("heap-use-after-free");
+}
+
 /// It looks at the program's own code alone.
 #[test]
 fn undefined_behaviour_sanitizer_beside_hakmem() {
