@@ -71,6 +71,26 @@ fn random_operations_of_c() {
     in_child(|| operate(C));
 }
 
+/// A list may be cut before a sample of the profile and then before a guarded block. All of its
+/// blocks are still there.
+#[test]
+fn the_profile_and_guards_share_lists() {
+    in_child(|| {
+        assert!(hakmem_core::profile::start(4096));
+        options::set("GUARD_SAMPLE", "50").unwrap();
+        let ranges = Ranges::default();
+        let mut oracle = Oracle::new(Rust, &ranges, 7);
+        for round in 0..share(40) {
+            let mut blocks: Vec<_> = (0..2_000).map(|_| oracle.alloc(layout(64))).collect();
+            if round % 2 == 0 {
+                blocks.reverse();
+            }
+            blocks.into_iter().for_each(|block| oracle.dealloc(block));
+        }
+        ranges.assert_empty();
+    });
+}
+
 /// A guarded block above 1 KiB has the bytes of its request, fewer than its class has.
 #[test]
 fn a_block_that_grows_in_its_class_has_the_bytes_of_the_new_request() {

@@ -413,6 +413,21 @@ fn the_memory_of_a_heap_serves_the_next_one() {
     });
 }
 
+/// A request that found no memory was never live.
+#[test]
+fn a_request_without_memory_makes_no_peak() {
+    alone("a_request_without_memory_makes_no_peak", || {
+        hakmem_core::options::set("HARD_LIMIT_MIB", "64").unwrap();
+        let heap = Heap::new();
+        let block = heap.allocate(Layout::from_size_align(100 * MIB, 16).unwrap());
+        assert!(block.is_err());
+        assert_eq!(
+            (heap.stats().live_bytes, heap.stats().peak_live_bytes),
+            (0, 0)
+        );
+    });
+}
+
 /// A vector that borrows the heap.
 #[cfg(feature = "allocator-api2")]
 #[test]

@@ -145,14 +145,15 @@ fn counts(bucket: &Bucket, interval: u64) -> (u64, u64, u64, u64) {
     };
     let scaled = |samples: u64| (samples as f64 * each + 0.5) as u64;
     let (live, all) = (scaled(bucket.taken - bucket.freed), scaled(bucket.taken));
-    (live, live * bucket.size, all, all * bucket.size)
+    (live, live.saturating_mul(bucket.size), all, all.saturating_mul(bucket.size))
 }
 
 fn samples(out: &mut Buffer, books: &Books, event: Event) -> fmt::Result {
     let interval = books.buckets().fold(interval(), |least, (b, _)| least.min(b.interval));
-    let total = books.buckets().fold((0, 0, 0, 0), |sum, (b, _)| {
+    let total = books.buckets().fold((0, 0_u64, 0, 0_u64), |sum, (b, _)| {
         let of = counts(b, interval);
-        (sum.0 + of.0, sum.1 + of.1, sum.2 + of.2, sum.3 + of.3)
+        let [bytes, all_bytes] = [sum.1.saturating_add(of.1), sum.3.saturating_add(of.3)];
+        (sum.0 + of.0, bytes, sum.2 + of.2, all_bytes)
     });
     let (live, live_bytes, all, all_bytes) = total;
     writeln!(out, "heap profile: {live}: {live_bytes} [{all}: {all_bytes}] @ heap_v2/{interval}")?;

@@ -19,11 +19,13 @@ impl Locked {
         let is_large = n <= LARGE_MAX && align <= SLOT;
         let unit = if is_large { SLOT } else { SEGMENT };
         let size = n.max(1).next_multiple_of(unit);
+        let peak = self.heap.figures.peak.get();
         self.charge(way, 1, size as u64).ok_or(Refusal::Limit)?;
         let made =
             if is_large { self.alloc_large(way, size) } else { self.alloc_huge(way, n, align) };
         let Ok((head, zero)) = made else {
             self.uncharge(way, 1, size as u64);
+            self.heap.figures.peak.set(peak);
             return Err(Refusal::Memory);
         };
         self.pages(way).full.push(head);

@@ -4,7 +4,7 @@ use super::{MIB, assert_empty, boxed, free, layout, layout_by};
 use crate::oracle::{Block, C, FrontEnd, Oracle, Random, Ranges, Rust, elsewhere, in_child, share};
 use hakmem_core::stats::Snapshot;
 use hakmem_core::{Heap, c};
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::catch_unwind;
 use std::thread;
 
 /// The ordinary calls of a thread come from the heap while it is in a scope, and from the inner one
@@ -42,7 +42,7 @@ fn a_scope_routes_the_calls_of_its_thread() {
 #[test]
 fn a_panic_ends_the_scope() {
     let heap = Heap::new();
-    let panicked = catch_unwind(AssertUnwindSafe(|| heap.scope(|| panic!("on purpose"))));
+    let panicked = catch_unwind(|| heap.scope(|| panic!("on purpose")));
     assert!(panicked.is_err());
     let p = boxed(1);
     assert_eq!(heap.stats().blocks(), 0, "the thread is outside");

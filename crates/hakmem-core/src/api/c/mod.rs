@@ -285,8 +285,9 @@ pub fn thread_idle() {
 
 /// Gives back the reserved address space beyond what is in use, and calls `set`, which limits the
 /// address space of the process (RLIMIT_AS) to `bytes`, less than it is now. So the program can
-/// still map memory. Returns what `set` returns. No thread reserves address space while `set` runs,
-/// and `set` neither allocates nor frees. O(all memory in use).
+/// still map memory. Returns what `set` returns. No thread reserves address space while `set` runs.
+/// So `set` must not allocate, free, panic (a panic allocates), or wait for another thread: it
+/// would wait for itself. O(all memory in use).
 ///
 /// The C library's functions that set this limit do so under `libhakmem.so`. A Rust program calls
 /// this itself:

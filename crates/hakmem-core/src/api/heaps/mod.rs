@@ -66,6 +66,7 @@ use crate::thread::scope;
 use crate::types::program_heap::ProgramHeap as Figures;
 use core::alloc::Layout;
 use core::fmt;
+use core::panic::{RefUnwindSafe, UnwindSafe};
 use core::ptr::NonNull;
 
 pub use crate::types::program_heap::AllocError;
@@ -90,6 +91,11 @@ pub struct Heap {
     /// None: there was no memory for the heap, and no allocation from it succeeds.
     heap: Option<&'static ProgramHeap>,
 }
+
+// A panic of the program never interrupts a change of the heap: the heap calls no code of the
+// program while it has its lock. A scope ends by its destructor.
+impl UnwindSafe for Heap {}
+impl RefUnwindSafe for Heap {}
 
 impl Heap {
     /// A heap without a name and without a limit. Never fails: if there is no memory for the heap,

@@ -140,8 +140,8 @@ impl Heap {
     }
 
     /// Keeps the first `keep` blocks of the heap's list, and puts the `rest` blocks behind them
-    /// back into their page. That page is the first of the queue, whose own list is empty, or a
-    /// shared one.
+    /// back into their page. That page is the first of the queue, or a shared one. Its own list is
+    /// empty, but for blocks of this list that were cut off before.
     #[cold]
     #[inline(never)]
     fn put_rest_back(&self, class: usize, keep: u32, rest: u32) {
@@ -182,8 +182,17 @@ impl Heap {
             }
             return;
         }
-        debug_assert!(page.free.get().is_null());
-        page.free.set(back);
+        let earlier = page.free.replace(back);
+        if !earlier.is_null() {
+            let mut end = back;
+            for _ in 1..rest {
+                // SAFETY: `end` is one of the `rest` blocks of the list at `back`, and not the last
+                // one.
+                end = unsafe { Block::next(end) };
+            }
+            // SAFETY: the last one of these blocks, which are free and belong to this heap.
+            unsafe { Block::set_next(end, earlier) };
+        }
         page.until_slow.set(page.until_slow.get() - rest as i32);
     }
 

@@ -6,7 +6,7 @@ use super::out::Text;
 use super::totals::Totals;
 use super::{Event, Format, human};
 use core::fmt::{self, Write};
-use core::ptr::null_mut;
+use core::ptr::{NonNull, null_mut};
 use core::sync::atomic::{
     AtomicPtr,
     Ordering::{AcqRel, Release},
@@ -24,22 +24,42 @@ pub fn keep_buffer() {
     KEPT.store(Buffer::map(), Release);
 }
 
-fn with_buffer<R>(f: impl FnOnce(&mut Buffer) -> R) -> Option<R> {
-    let fresh = Buffer::map();
-    if !fresh.is_null() {
-        // SAFETY: `map` has just made this empty text, and only this call has its address.
-        let result = f(unsafe { &mut *fresh });
-        // SAFETY: `map` made it, and `f` has returned, so nothing refers to it any more.
-        unsafe { Buffer::unmap(fresh) };
-        return Some(result);
+/// A buffer that one call uses. When the call ends, by a panic of the writer too, a fresh one is
+/// unmapped, and the spare one is put back.
+struct Taken {
+    buffer: NonNull<Buffer>,
+    is_spare: bool,
+}
+
+impl Taken {
+    fn new() -> Option<Self> {
+        if let Some(buffer) = NonNull::new(Buffer::map()) {
+            return Some(Self { buffer, is_spare: false });
+        }
+        // The swap leaves null behind, so no other thread gets this buffer until it is put back.
+        // AcqRel, with the Release of the stores: this thread sees what the last user wrote.
+        let mut buffer = NonNull::new(KEPT.swap(null_mut(), AcqRel))?;
+        // SAFETY: `keep_buffer` mapped it for ever, and only this call has it now.
+        unsafe { buffer.as_mut() }.clear();
+        Some(Self { buffer, is_spare: true })
     }
-    // SAFETY: the swap leaves null behind, so no other thread gets this buffer until it is put
-    // back. AcqRel, with the Release of the stores: this thread sees what the last user wrote.
-    let kept = unsafe { KEPT.swap(null_mut(), AcqRel).as_mut() }?;
-    kept.clear();
-    let result = f(kept);
-    KEPT.store(kept, Release);
-    Some(result)
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        if self.is_spare {
+            KEPT.store(self.buffer.as_ptr(), Release);
+        } else {
+            // SAFETY: `map` made it, and the borrow in `with_buffer` has ended.
+            unsafe { Buffer::unmap(self.buffer.as_ptr()) };
+        }
+    }
+}
+
+fn with_buffer<R>(f: impl FnOnce(&mut Buffer) -> R) -> Option<R> {
+    let mut taken = Taken::new()?;
+    // SAFETY: only this call has the buffer, until `taken` is dropped.
+    Some(f(unsafe { taken.buffer.as_mut() }))
 }
 
 fn pid() -> i32 {

@@ -140,7 +140,8 @@ impl Segment {
     /// });
     /// ```
     pub fn resident(&self, nth: usize) -> Option<[u8; SLOTS]> {
-        read::resident(self.address + nth * SEGMENT_BYTES)
+        let offset = nth.checked_mul(SEGMENT_BYTES)?;
+        read::resident(self.address.checked_add(offset)?)
     }
 }
 

@@ -79,15 +79,7 @@ pub(super) fn set_exactly(name: &str, value: &str) -> Result<usize, Error> {
     }
     entry.put(value).ok_or(Error::Value(entry))?;
     CHOSEN.add(i);
-    if name == "GUARD_SAMPLE" {
-        // For stacks in reports. The search may allocate, so it is not left to the first sample.
-        os::find_objects();
-        os::find_program();
-    }
-    #[cfg(ported)]
-    if matches!(name, "LIMIT_PERCENT" | "PRESSURE_PERCENT") {
-        policy::limits::read();
-    }
+    follow(name);
     Ok(i)
 }
 
@@ -96,8 +88,8 @@ pub(super) fn set_exactly(name: &str, value: &str) -> Result<usize, Error> {
 ///
 /// # Errors
 ///
-/// [`Error::Unknown`], or [`Error::Value`] if `n` is out of its range. It is no error if the
-/// environment goes before.
+/// [`Error::Unknown`], [`Error::Value`] if `n` is out of its range, or [`Error::AtStart`] for the
+/// level of the hardened build. It is no error if the environment goes before.
 ///
 /// ```
 /// # extern crate hakmem_core as hakmem;
@@ -110,14 +102,31 @@ pub(super) fn set_exactly(name: &str, value: &str) -> Result<usize, Error> {
 /// ```
 pub fn suggest(name: &str, n: u32) -> Result<(), Error> {
     let (i, entry) = find(name).ok_or(Error::Unknown)?;
+    if cfg!(feature = "hardened") && name == "HARDENED" {
+        return Err(Error::AtStart);
+    }
     if !entry.values.allow(n) {
         return Err(Error::Value(entry));
     }
     if !FROM_ENVIRONMENT.has(i) {
         CHOSEN.add(i);
         entry.store(n);
+        follow(name);
     }
     Ok(())
+}
+
+/// What an option brings with it when it was set.
+fn follow(name: &str) {
+    if name == "GUARD_SAMPLE" {
+        // For stacks in reports. The search may allocate, so it is not left to the first sample.
+        os::find_objects();
+        os::find_program();
+    }
+    #[cfg(ported)]
+    if matches!(name, "LIMIT_PERCENT" | "PRESSURE_PERCENT") {
+        policy::limits::read();
+    }
 }
 
 /// The value of an option, in the form that [`set`] takes. None: no option has that name, or it is
