@@ -238,7 +238,7 @@ pub fn trim() -> bool {
     }
     thread::give_up_own();
     let given = purge::all();
-    if os::address_limit() != usize::MAX {
+    if arena::is_limited() {
         arena::make_room(0);
     }
     given > 0

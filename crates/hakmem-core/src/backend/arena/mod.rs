@@ -69,7 +69,7 @@ pub use run::{
     Run, commit_run, decommit_after_refusal, decommit_run, decommit_unused, extend_run, give_run,
     take_run, take_segment,
 };
-pub use space::{LARGEST, fit_limit, give_tails_up, give_up, make_room, take_scrap};
+pub use space::{LARGEST, fit_limit, give_tails_up, give_up, is_limited, make_room, take_scrap};
 
 /// log2 of a slot's size in bytes.
 pub const SLOT_SHIFT: u32 = 16;

@@ -56,6 +56,15 @@ fn smallest(arenas: usize) -> usize {
     if arenas < MAX_ARENAS / 2 { SMALLEST } else { SMALLEST_LATER }
 }
 
+/// The limit of the address space when an arena was made last, or when the program lowered it.
+/// `usize::MAX`: none. To ask again takes a system call, which a filter may not allow.
+static LIMIT: AtomicUsize = AtomicUsize::new(usize::MAX);
+
+/// True if the process has a limit of its address space, as far as hakmem knows.
+pub fn is_limited() -> bool {
+    LIMIT.load(Relaxed) != usize::MAX
+}
+
 /// What `reserve_some` returns.
 pub struct Reservation {
     pub base: usize,
@@ -69,6 +78,7 @@ pub struct Reservation {
 /// memory. Returns the reservation. None: the system has no room.
 pub fn reserve_some(least: usize) -> Option<Reservation> {
     let limit = os::address_limit();
+    LIMIT.store(limit, Relaxed);
     let is_scarce = limit != usize::MAX || COUNT.load(Relaxed) > 0;
     let smallest = least.max(smallest(COUNT.load(Relaxed).into()));
     let wanted = usual(os::physical_memory(), limit).max(smallest);
@@ -105,6 +115,7 @@ pub fn give_up(at: usize, len: usize) {
 /// neither allocates nor frees. O(groups in use + committed segments of the tails).
 pub fn fit_limit<R>(limit: usize, set: impl FnOnce() -> R) -> R {
     let _held = LOCK.lock();
+    LIMIT.store(limit, Relaxed);
     give_tails(limit);
     set()
 }
@@ -116,7 +127,7 @@ pub fn fit_limit<R>(limit: usize, set: impl FnOnce() -> R) -> R {
 /// the tails).
 pub fn make_room(n: usize) -> bool {
     let _held = LOCK.lock();
-    let (count, limit) = (usize::from(COUNT.load(Relaxed)), os::address_limit());
+    let (count, limit) = (usize::from(COUNT.load(Relaxed)), LIMIT.load(Relaxed));
     let tails = all().enumerate().map(|(i, arena)| arena.tail(least(i, limit)).1);
     let is_worth_it = tails.sum::<usize>() * SEGMENT >= (n / 4).max(SMALLEST);
     let gives = count < MAX_ARENAS / 2 && is_worth_it;
@@ -141,7 +152,8 @@ fn give_tails(limit: usize) {
 /// Gives tails up whole, because the arenas have nothing more to give. O(groups in use + committed
 /// segments of the tails).
 pub fn give_tails_up() {
-    fit_limit(0, || ());
+    let _held = LOCK.lock();
+    give_tails(0);
 }
 
 /// Makes an arena of what is left of the address space, with at least `n` slots. Returns the arena,
