@@ -4,7 +4,7 @@
 //! ```text
 //! NONE ── begin ──→ BUSY ── nap ──→ NAPPING ── resume ──→ BUSY ── end ──→ NONE
 //! BUSY, NAPPING ── hold ──→ LEAVING ── the worker exits ──→ NONE
-//! NAPPING ── relieve ──→ LEAVING ── keep ──→ NAPPING
+//! NAPPING ── relieve ──→ LEAVING ── keep, if the worker has not left ──→ NAPPING
 //! NONE ── forbid ──→ FORBIDDEN, for ever
 //! ```
 //!
@@ -29,6 +29,10 @@
 //! 2. The thread that begins the worker sets `alive` before the worker can run. The kernel sets it
 //!    to 0 when the worker's thread has ended.
 //! 3. A worker that finds LEAVING changes the phase to NONE, touches nothing else, and exits.
+//! 4. A thread that relieves a worker is a holder until it calls `keep`. So no other worker begins
+//!    meanwhile, and the LEAVING that `keep` undoes is that of the same worker.
+//! 5. A worker that wakes changes NAPPING to BUSY or LEAVING to NONE in one step. In two steps it
+//!    could miss both: `keep` changes the phase too.
 //!
 //! Model: `tests/loom/worker.rs`.
 
@@ -47,6 +51,8 @@ const LEAVING: u32 = 3;
 const FORBIDDEN: u32 = 4;
 /// One holder, in the number of holders.
 const HOLDER: u32 = 8;
+/// The worker was relieved, and the thread that did this is the only holder.
+const LEAVING_RELIEVED: u32 = LEAVING + HOLDER;
 
 /// The word of rule 1, and whether the thread of the last worker still exists.
 #[derive(Debug)]
@@ -158,11 +164,13 @@ impl Worker {
 
     /// The worker calls this after it slept. Returns false if it was dismissed and must exit.
     pub fn resume(&self) -> bool {
-        let on = self.step(NAPPING, BUSY);
-        if !on {
-            self.leave();
-        }
-        on
+        // In one step (rule 5).
+        let before = self.update(|now| match now & PHASES {
+            NAPPING => Some(now - NAPPING + BUSY),
+            LEAVING => Some(now - LEAVING + NONE),
+            _ => None,
+        });
+        before.is_some_and(|before| before & PHASES == NAPPING)
     }
 
     /// True if the worker must leave. The worker checks this in the middle of its work.
@@ -176,16 +184,20 @@ impl Worker {
         let _ = self.step(LEAVING, NONE) || self.step(BUSY, NONE);
     }
 
-    /// Dismisses a worker that naps, so that another one can replace it. Returns false if the
-    /// worker does not nap.
+    /// Dismisses a worker that naps, so that another one can replace it, and holds others off (rule
+    /// 4). Returns false if the worker does not nap. Else the caller calls [`Worker::keep`] later.
     pub fn relieve(&self) -> bool {
-        self.step(NAPPING, LEAVING)
+        self.step(NAPPING, LEAVING_RELIEVED)
     }
 
-    /// Undoes [`Worker::relieve`]. Returns false if the worker has left meanwhile, or a holder has
-    /// come.
+    /// Ends [`Worker::relieve`]. If the worker has not left meanwhile and there is no other holder,
+    /// the worker goes on. Returns true if it does.
     pub fn keep(&self) -> bool {
-        self.state.compare_exchange(LEAVING, NAPPING, SeqCst, Relaxed).is_ok()
+        let before = self.update(|now| match now {
+            LEAVING_RELIEVED => Some(NAPPING),
+            _ => now.checked_sub(HOLDER),
+        });
+        before == Some(LEAVING_RELIEVED)
     }
 
     /// Holds the worker off, and dismisses it if it runs. It is gone once [`Worker::is_gone`]
@@ -323,7 +335,13 @@ mod tests {
         assert!(worker.nap().is_some() && worker.relieve() && worker.call() == Call::Held);
         assert!(worker.keep() && worker.call() == Call::Running && !worker.keep());
         assert!(worker.relieve() && !worker.resume());
+        assert!(!worker.begin(|| true, || unreachable!("one is being relieved")));
         assert!(!worker.keep() && worker.call() == Call::None);
+        let worker = begun();
+        assert!(worker.nap().is_some() && worker.relieve());
+        worker.hold();
+        assert!(!worker.keep() && worker.call() == Call::Held && !worker.resume());
+        assert!(worker.release() && worker.call() == Call::None);
     }
 
     #[test]

@@ -113,3 +113,46 @@ fn who_is_held_off_is_gone() {
         &["WorkerGoneByThread", "WorkerGoneRelaxed"],
     );
 }
+
+/// A caller relieves a worker that naps. If the worker's thread does not end in time, the caller
+/// keeps the worker. Meanwhile the worker wakes and leaves, and another worker is begun and held
+/// off. Once the threads are gone, no phase says that a worker is there.
+#[test]
+fn who_is_relieved_and_kept_is_there() {
+    check(
+        || {
+            let place = Place::new();
+            assert!(place.begin() && place.worker.nap().is_some());
+            let workers = {
+                let place = place.clone();
+                thread::spawn(move || {
+                    if place.worker.resume() {
+                        assert!(place.worker.end(|| false));
+                    }
+                    place.worker.alive.store(0, Release);
+                    // The life of the next worker, if one may begin.
+                    let mut made = false;
+                    let make = || {
+                        place.worker.alive.store(1, Relaxed);
+                        made = true;
+                        true
+                    };
+                    place.worker.begin(|| false, make);
+                    if made {
+                        place.worker.hold();
+                        place.worker.release();
+                        assert!(place.worker.nap().is_none());
+                        place.worker.alive.store(0, Release);
+                    }
+                })
+            };
+            if place.worker.relieve() {
+                place.worker.keep();
+            }
+            workers.join().unwrap();
+            assert_eq!(place.worker.call(), Call::None);
+            assert!(place.worker.is_gone());
+        },
+        &["WorkerResumesInTwoSteps", "WorkerRelievesAlone"],
+    );
+}

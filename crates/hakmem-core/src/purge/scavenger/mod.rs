@@ -90,14 +90,14 @@ fn replace() -> bool {
     if !WORKER.relieve() {
         return WORKER.call() == Call::Running;
     }
-    if is_gone_within(20) {
-        return start();
+    let is_gone = is_gone_within(20);
+    if !is_gone {
+        // It gets no processor: other threads with real-time priority have them all. The caller
+        // makes the pass, and others do not wait again for a while.
+        MADE.store(os::now_ms(), Relaxed);
     }
-    // It gets no processor: other threads with real-time priority have them all. The caller makes
-    // the pass, and others do not wait again for a while.
-    MADE.store(os::now_ms(), Relaxed);
     WORKER.keep();
-    false
+    is_gone && start()
 }
 
 /// Waits up to `ms` milliseconds for the end of a dismissed scavenger. True if it has ended, and
