@@ -71,14 +71,14 @@ fn named<'a>(all: &'a Mistakes, suite: &str) -> io::Result<BTreeSet<&'a str>> {
     }
 }
 
-/// What models name in the last argument of `check`.
+/// What models name in the last argument of `check` or `check_within`.
 #[derive(Default)]
 struct Names(BTreeSet<String>);
 
 impl<'ast> Visit<'ast> for Names {
     fn visit_expr_call(&mut self, call: &'ast syn::ExprCall) {
         if let syn::Expr::Path(function) = &*call.func
-            && function.path.is_ident("check")
+            && (function.path.is_ident("check") || function.path.is_ident("check_within"))
             && let Some(syn::Expr::Reference(last)) = call.args.last()
             && let syn::Expr::Array(names) = &*last.expr
         {

@@ -15,19 +15,21 @@
 //! 3. A waiter that gave up spinning takes the lock with SLEEPERS set, as other waiters may still
 //!    sleep. So its release wakes the next one. That costs a needless wake now and then, and loses
 //!    none.
-//! 4. A waiter reads the word before it tries to change it. So many waiters share the cache line
+//! 4. A waiter that slept for its time sets SLEEPERS before it gives up. The release that woke it
+//!    may have found other waiters asleep. So the next release wakes one of them.
+//! 5. A waiter reads the word before it tries to change it. So many waiters share the cache line
 //!    instead of taking it from each other. It looks less often from one look to the next, and the
 //!    token shifts its looks. So few of the waiters find the lock free at the same moment: of
 //!    these one takes it, and the others write the line for nothing. A waiter spins for a moment
 //!    only, so that a holder of lower priority on the same processor gets its turn.
-//! 5. The token tells the child of a fork which locks another thread of the parent held.
+//! 6. The token tells the child of a fork which locks another thread of the parent held.
 //!
 //! Model: `tests/loom/lock.rs`.
 
 use crate::base::sync::{AtomicU32, Ordering, const_new, load_or_cas, spin};
 use crate::os;
 
-/// The bit of the word that says that a waiter may sleep (rules 2 and 3).
+/// The bit of the word that says that a waiter may sleep (rules 2 to 4).
 const SLEEPERS: u32 = 1 << 31;
 /// The moments that a waiter spins for before it sleeps.
 const SPINS: u32 = if cfg!(loom) { 1 } else { 100 };
@@ -138,10 +140,6 @@ impl Lock {
                     Err(other) => now = other,
                 }
             }
-            if slept && limit.is_some() {
-                // Other waiters may still sleep. The bit stays set, so the next release wakes one.
-                return false;
-            }
             let marked = now | SLEEPERS;
             if now == marked
                 || self
@@ -149,6 +147,12 @@ impl Lock {
                     .compare_exchange(now, marked, Ordering::Relaxed, Ordering::Relaxed)
                     .is_ok()
             {
+                if slept && limit.is_some() {
+                    // The release that woke this thread woke no other one, and another thread may
+                    // have taken the lock without the bit since. Now it is set (rule 4). The kernel
+                    // orders the wake before the end of the sleep, so `now` is no older value.
+                    return false;
+                }
                 os::futex_wait(&self.state, marked, limit);
                 slept = true;
             }

@@ -1,5 +1,5 @@
-use crate::check;
 use crate::proto::lock::Lock;
+use crate::{check, check_within};
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread;
@@ -56,5 +56,32 @@ fn trying_the_lock_leaves_its_holder_alone() {
             assert!((1..=3).contains(&visits) && lock.try_lock_as(1).is_some());
         },
         &["LockTriesAndReleases", "LockReleasesRelaxed"],
+    );
+}
+
+/// Two threads sleep until the lock is free, one of them for some time only. The holder releases
+/// the lock and takes it again. The sleeper that was woken finds it taken, and gives up. The other
+/// sleeper gets it nevertheless.
+#[test]
+fn who_gives_up_leaves_no_sleeper_behind() {
+    check_within(
+        3,
+        || {
+            let lock = Arc::new(Lock::new());
+            let held = lock.lock_as(1);
+            let patient = {
+                let lock = lock.clone();
+                thread::spawn(move || drop(lock.lock_as(3)))
+            };
+            let hasty = {
+                let lock = lock.clone();
+                thread::spawn(move || drop(lock.lock_within_as(2, 1)))
+            };
+            drop(held);
+            drop(lock.try_lock_as(1));
+            hasty.join().unwrap();
+            patient.join().unwrap();
+        },
+        &["LockGivesUpUnmarked"],
     );
 }

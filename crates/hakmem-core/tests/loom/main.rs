@@ -60,10 +60,25 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 /// Each run is twofold. loom finds more stale values if loads are loads, and more schedules if they
 /// are compare-and-swaps.
 fn check(model: fn(), mistakes: &[&'static str]) {
+    check_with(&loom::model::Builder::new(), model, mistakes);
+}
+
+/// [`check`] of a model that has too many schedules: only those in which at most `preemptions`
+/// threads stop although they could go on.
+fn check_within(preemptions: usize, model: fn(), mistakes: &[&'static str]) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(preemptions);
+    check_with(&builder, model, mistakes);
+}
+
+fn check_with(builder: &loom::model::Builder, model: fn(), mistakes: &[&'static str]) {
     let run = || {
         for cas in [true, false] {
             LOADS_ARE_CAS.set(cas);
-            loom::model(model);
+            builder.check(move || {
+                os::forget_sleeps();
+                model();
+            });
         }
     };
     mistakes::assert_woven();
