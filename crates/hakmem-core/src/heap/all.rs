@@ -9,6 +9,7 @@ use crate::base::sync::{
     AtomicPtr, AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
 };
+use crate::proto::heap_state::Adopted;
 use core::ptr::null_mut;
 
 /// The newest heap. Each heap links to the one made before it.
@@ -60,10 +61,10 @@ pub unsafe fn heap_by_id(id: u64) -> &'static SharedHeap {
     unsafe { &*arena::at((id as usize) << HEAP_SHIFT).cast::<SharedHeap>() }
 }
 
-/// Makes a heap. None: there is no memory for one.
+/// Makes a heap that thread `me`, the calling one, holds. None: there is no memory for one.
 #[cold]
 #[unsafe(link_section = ".text.hot.hakmem")]
-pub fn make() -> Option<&'static SharedHeap> {
+pub fn make(me: u32) -> Option<&'static SharedHeap> {
     let heap = arena::at(region::take()?).cast::<Heap>();
     // SAFETY: `region::take` gave memory of a heap's size and alignment, which no one else has, and
     // which is zero (`region` rule 2). All zero bytes are a heap with empty lists. Only the class
@@ -74,6 +75,10 @@ pub fn make() -> Option<&'static SharedHeap> {
     };
     heap.begin(MADE.fetch_add(1, Relaxed));
     let heap = heap.shared();
+    // Before a thread that tidies idle heaps can find it. That thread would hold the heap, and this
+    // one would have none.
+    let adopted = heap.state().adopt(me);
+    debug_assert!(adopted == Adopted::Yes);
     let mut first = ALL.load(Relaxed);
     loop {
         heap.next_heap().store(first, Relaxed);

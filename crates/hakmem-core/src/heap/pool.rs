@@ -53,10 +53,12 @@ pub static REAPING: Lock = Lock::new();
 pub fn adopt() -> Option<&'static Heap> {
     let me = os::thread_token();
     if heaps_made() == 0 {
-        let heap = make()?;
+        let heap = make(me)?;
         // A program of one thread need not know its node. If two threads begin at once, the one
         // whose heap is counted last finds both here.
-        return adopted(heap, me, (heaps_made() > 1).then(nodes::here));
+        let node = (heaps_made() > 1).then(nodes::here);
+        // SAFETY: `make` has just made the calling thread, whose token is `me`, the holder.
+        return Some(settled(unsafe { heap.holder() }, node));
     }
     let node = nodes::here();
     if let Some(heap) = pop(me, node) {
@@ -68,7 +70,8 @@ pub fn adopt() -> Option<&'static Heap> {
             return Some(heap);
         }
     }
-    adopted(make()?, me, Some(node))
+    // SAFETY: `make` has just made the calling thread, whose token is `me`, the holder.
+    Some(settled(unsafe { make(me)?.holder() }, Some(node)))
 }
 
 /// Takes a heap from the pool, from the stack of `node` if that has one. A heap that another thread
@@ -81,8 +84,11 @@ pub fn pop(me: u32, node: usize) -> Option<&'static Heap> {
         // SAFETY: only `id_of` made the numbers in the pool.
         while let Some(id) = stack.pop(|id| unsafe { heap_by_id(id) }.link()) {
             // SAFETY: `id` came out of the pool, where only `id_of` made the numbers.
-            if let Some(heap) = adopted(unsafe { heap_by_id(id) }, me, Some(node)) {
-                return Some(heap);
+            let heap = unsafe { heap_by_id(id) };
+            if heap.state().adopt(me) == Adopted::Yes {
+                // SAFETY: `adopt` has just made the calling thread, whose token is `me`, the
+                // holder.
+                return Some(settled(unsafe { heap.holder() }, Some(node)));
             }
         }
     }
@@ -94,19 +100,14 @@ fn push(heap: &SharedHeap) {
     stack(heap.node()).push(id_of(heap), heap.link());
 }
 
-/// Makes the calling thread, which is on `node`, the holder of a heap that it just made or popped.
-/// No node: the thread has not asked. None: another thread tidies the heap, or it is lost.
+/// A heap that the calling thread, which is on `node`, has just adopted or made. No node: the
+/// thread has not asked.
 #[inline]
-fn adopted(heap: &'static SharedHeap, me: u32, node: Option<usize>) -> Option<&'static Heap> {
-    if heap.state().adopt(me) != Adopted::Yes {
-        return None;
-    }
-    // SAFETY: `adopt` has just made the calling thread, whose token is `me`, the holder.
-    let heap = unsafe { heap.holder() };
+fn settled(heap: &Heap, node: Option<usize>) -> &Heap {
     if let Some(node) = node {
         heap.settle(node);
     }
-    Some(heap)
+    heap
 }
 
 /// Takes over the heaps of threads that ended without a destructor (rule 2). If a new thread has

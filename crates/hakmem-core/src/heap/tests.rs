@@ -5,7 +5,7 @@ extern crate std;
 use super::*;
 use crate::base::size_class;
 use crate::heap::reclaim::parked;
-use crate::proto::heap_state::Adopted;
+use crate::proto::heap_state::{Adopted, Tidied, With};
 use crate::testing::{goes_well_in_child, in_child};
 use crate::thread;
 use std::sync::{Barrier, mpsc};
@@ -50,6 +50,18 @@ fn a_heap_that_was_busy_is_lost_in_the_child() {
         let goes_well = goes_well_in_child(look);
         over.wait();
         assert!(goes_well);
+    });
+}
+
+/// A thread that tidies all idle heaps finds no new heap among them: it would take the heap from
+/// the thread that made it.
+#[test]
+fn a_new_heap_is_held_by_its_maker() {
+    in_child(|| {
+        let me = crate::os::thread_token();
+        let heap = crate::heap::all::make(me).unwrap();
+        assert_eq!(heap.state().with(), With::Thread(me));
+        assert_eq!(heap.state().tidy(9, || unreachable!("it is not idle")), Tidied::No);
     });
 }
 

@@ -24,7 +24,8 @@
 //!    goes on with that, and its `let_go` does nothing.
 //! 3. An IDLE heap is in the pool, or one thread is about to put it there: the one that called
 //!    `give_up`, or the one whose `let_go` returned [`Tidied::Popped`]. A fork between the two
-//!    steps loses the heap to the child: there it is in no pool.
+//!    steps loses the heap to the child: there it is in no pool. A new heap is LIVE before other
+//!    threads can find it.
 //!
 //! Model: `tests/loom/heap_state.rs`.
 

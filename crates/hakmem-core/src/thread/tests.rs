@@ -138,11 +138,11 @@ fn a_heap_that_cannot_be_made_is_made_later() {
             assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_AS, &raw const limit) }, 0);
         };
         limit(1 << 20);
-        let made = heaps_made();
-        let more = (0..10_000).take_while(|_| make().is_some()).count();
-        assert!(more < 1000 && make().is_none() && heaps_made() == made + more as u64);
+        let (made, me) = (heaps_made(), os::thread_token());
+        let more = (0..10_000).take_while(|_| make(me).is_some()).count();
+        assert!(more < 1000 && make(me).is_none() && heaps_made() == made + more as u64);
         limit(libc::RLIM_INFINITY);
-        assert!((0..1000).all(|_| make().is_some()));
+        assert!((0..1000).all(|_| make(me).is_some()));
     });
 }
 

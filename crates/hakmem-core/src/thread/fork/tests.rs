@@ -270,8 +270,7 @@ fn the_heap_of_an_ended_thread_with_the_same_token_becomes_idle() {
         || {
             go_on();
             let me = os::thread_token();
-            let heap = crate::heap::all::make().unwrap();
-            assert!(heap.state().adopt(me) == crate::proto::heap_state::Adopted::Yes);
+            let heap = crate::heap::all::make(me).unwrap();
             heap.thread().store(u64::from(os::numbers().0) << 32 | 1, Relaxed);
             assert!(goes_well_in_child(|| {
                 assert_eq!((heap.state().with(), heap.thread().load(Relaxed)), (With::Nobody, 0));
