@@ -268,6 +268,8 @@ pub fn give_up_all(
 ) -> usize {
     let mut given = 0;
     let mut waiting = 0;
+    // What senders tell of during the loop stays: the pass may have looked there already.
+    WAITING.store(0, Relaxed);
     for heap in heaps {
         let bytes = heap.owner().waiting_bytes();
         if bytes == 0 || !goes_on() {
@@ -282,6 +284,28 @@ pub fn give_up_all(
         given += gathered.end_whole();
         gathered.put_back();
     }
-    WAITING.store(waiting, Relaxed);
+    WAITING.fetch_max(waiting, Relaxed);
     given
+}
+
+// Miri has no fork, and models have their own fork.
+#[cfg(all(test, not(any(miri, loom, shuttle))))]
+mod tests {
+    use super::*;
+    use crate::testing::in_child;
+
+    /// A sender tells of a full inbox while a pass looks into others. The pass keeps that.
+    #[test]
+    fn what_comes_during_a_pass_is_not_forgotten() {
+        in_child(|| {
+            let heaps = core::iter::from_fn(|| {
+                assert!(note_waiting(0, MUCH));
+                None
+            });
+            assert_eq!(give_up_all(heaps, || true), 0);
+            assert_eq!(waiting_bytes(), MUCH);
+            give_up_all(core::iter::empty(), || true);
+            assert_eq!(waiting_bytes(), 0, "the next pass found nothing");
+        });
+    }
 }
