@@ -104,8 +104,12 @@ pub fn has_unpurged() -> bool {
     FRESH_SLOTS.load(Relaxed) != 0
 }
 
-/// An upper bound of the bytes that a purge of holes could give back.
+/// An upper bound of the bytes that a purge of holes could give back. Of pages that were given up,
+/// nobody merges what waits for them.
 pub fn free_bytes() -> usize {
+    if GIVEN_UP.load(Relaxed) {
+        return 0;
+    }
     FRESH_SLOTS.load(Relaxed) * SLOT + OWNER.waiting_bytes() + PURGER.waiting_bytes()
 }
 

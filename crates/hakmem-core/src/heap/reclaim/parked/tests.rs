@@ -8,7 +8,7 @@ use crate::backend::page;
 use crate::base::size_class::SIZES;
 use crate::base::sync::plain;
 use crate::heap::all::all_heaps;
-use crate::testing::{alone, goes_well_in_child, keep_nothing_back};
+use crate::testing::{alone, goes_well_in_child, in_child, keep_nothing_back};
 use crate::{policy, purge};
 use std::sync::Mutex;
 use std::vec::Vec;
@@ -210,5 +210,21 @@ fn a_child_loses_one_page_until_its_blocks_are_free() {
             assert!(goes_well);
         });
         assert!(STOPS.load(Relaxed) > 0);
+    });
+}
+
+/// Nobody merges what waits for pages that were given up. If it counted as free, the scavenger of
+/// the child would never end.
+#[test]
+fn nothing_of_pages_that_were_given_up_is_free() {
+    in_child(|| {
+        // SAFETY: `malloc` returned the block, which goes into the inbox and is not used again.
+        unsafe {
+            let batch = RemoteBatch::new(c::malloc(SIZE).cast());
+            OWNER.inbox().push_chain(batch, batch, 16 << 20);
+        }
+        assert!(free_bytes() >= 16 << 20);
+        give_up_all();
+        assert_eq!(free_bytes(), 0);
     });
 }
