@@ -77,7 +77,8 @@ pub struct Heap {
     oldest: Cell<u32>,
     /// Pages that became candidates recently.
     candidates: [Cell<*mut Meta>; CANDIDATES],
-    /// The number of pages that the heap owns.
+    /// The number of pages that the heap owns, or more: full pages that other threads ended count
+    /// on. `u32::MAX` at most.
     pages: Cell<u32>,
     /// A list that moves between page and heap is checked to its end if its number, modulo twice
     /// `WALK_EVERY`, equals this.

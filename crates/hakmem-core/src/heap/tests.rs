@@ -65,6 +65,20 @@ fn a_new_heap_is_held_by_its_maker() {
     });
 }
 
+/// Pages that other threads end stay in the count, so it may come to the highest number.
+#[test]
+fn the_count_of_pages_does_not_wrap() {
+    in_child(|| {
+        let heap = own();
+        heap.pages.set(u32::MAX);
+        for _ in 0..1000 {
+            // SAFETY: `malloc` takes any size.
+            assert!(!unsafe { crate::api::c::malloc(3000) }.is_null());
+        }
+        assert_eq!(heap.pages.get(), u32::MAX);
+    });
+}
+
 /// A signal handler must not follow the lists of a heap that it interrupted in the middle of a
 /// change.
 #[test]

@@ -73,7 +73,7 @@ impl Heap {
         self.send_remote_frees();
         // SAFETY: the calling thread holds this heap (`heap` rule 1), which is never freed.
         while let Some(page) = unsafe { parked::unpark(class, self.owner()) } {
-            self.pages.set(self.pages.get() + 1);
+            self.pages.set(self.pages.get().saturating_add(1));
             self.counts.unparked.add(1);
             self.queue[class].push(page);
             if let Some(fresh) = self.refill_from_queue(class) {
@@ -344,7 +344,7 @@ impl Heap {
         // A class that only grows takes no lists, so it makes room here.
         self.counts.make_room(class);
         page.open(self.owner(), class, size, span, zero);
-        self.pages.set(self.pages.get() + 1);
+        self.pages.set(self.pages.get().saturating_add(1));
         Some(page)
     }
 
