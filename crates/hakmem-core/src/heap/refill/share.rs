@@ -241,6 +241,10 @@ impl Heap {
 
     /// Puts back a block of the heap's list that the program never had. Its page is not the heap's.
     ///
+    /// If the block goes into a batch, it counts as one that was sent and received: batches have no
+    /// room to tell. So both counts may be too high by the rest of a list for each sample that cut
+    /// it. The numbers of live blocks come from other counters.
+    ///
     /// # Safety
     /// The block is of `page`, on no list, and the caller's to free. The calling thread holds this
     /// heap.
