@@ -12,7 +12,8 @@
 //!    `profile`'s (`profile::kept` rule 1). No lock is held while code outside this crate runs: no
 //!    call of the loader or of another allocator is under a lock. For fork see `fork`.
 //! 3. A thread's word leads to a heap only while the thread holds the heap: `adopt` comes before
-//!    `set_live`, and `set_dead` before `put_back`.
+//!    `set_live`, and `set_dead` before `put_back`. In the child of a fork `part` comes before the
+//!    heap is lost.
 //! 4. A thread that is in a scope of a program heap has a heap, too. `state` finds it behind the
 //!    scope, so all but allocation goes on as without one.
 
@@ -96,6 +97,21 @@ fn arrange_return(heap: &'static Heap, key: Option<os::Key>) {
         }
         None => pool::number(heap.shared()),
     }
+}
+
+/// Takes the heap away from the calling thread, in the child of a fork. The thread adopts another
+/// one at its next allocation. In a scope it needs a heap at any time, so it adopts one here.
+/// False: there is no memory for one, and the thread keeps the heap that it has.
+fn part() -> bool {
+    let Err(scope) = tls::state_in_scope() else {
+        tls::set_empty();
+        return true;
+    };
+    let Some(heap) = pool::adopt() else { return false };
+    // SAFETY: `adopt` made this thread the holder.
+    unsafe { tls::set_behind(scope, heap) };
+    arrange_return(heap, process_key());
+    true
 }
 
 /// Puts the heap back into the pool, with all live blocks in it, because the thread ends.

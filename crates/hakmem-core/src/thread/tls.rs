@@ -286,12 +286,18 @@ pub fn heap() -> Option<&'static Heap> {
 #[cold]
 #[inline(never)]
 fn outer_state(scope: &'static Scope) -> ThreadState {
+    // SAFETY: the thread entered its first scope from its heap (`scope::enter`), or `set_behind`
+    // put another heap there.
+    ThreadState::Live(unsafe { &*first_scope(scope).outer.get().cast::<Heap>() })
+}
+
+/// The scope that the thread entered first. It is in `scope`.
+fn first_scope(scope: &'static Scope) -> &'static Scope {
     let mut first = scope;
     while let Some(outer) = first.outer_scope() {
         first = outer;
     }
-    // SAFETY: the thread entered its first scope from its heap (`scope::enter`).
-    ThreadState::Live(unsafe { &*first.outer.get().cast::<Heap>() })
+    first
 }
 
 /// The front of the calling thread's heap, whether the thread is in a scope or not.
@@ -320,6 +326,20 @@ pub unsafe fn set_scope(front: *const Front) {
 /// The calling thread holds the heap, until it calls [`set_dead`] (`thread` rule 3).
 pub unsafe fn set_live(heap: &'static Heap) {
     set(&heap.owner.front);
+}
+
+/// Puts the heap behind the scopes of the calling thread, which is in `scope`, in place of the one
+/// that is there.
+///
+/// # Safety
+/// The calling thread holds the heap, until it calls [`set_dead`] (`thread` rule 3).
+pub unsafe fn set_behind(scope: &'static Scope, heap: &'static Heap) {
+    first_scope(scope).outer.set(&raw const heap.owner.front);
+}
+
+/// Sets the word to its first value: the thread has no heap, and gets one at its next allocation.
+pub fn set_empty() {
+    set((&raw const EMPTY_FRONTS.fronts).cast());
 }
 
 /// Marks the calling thread as ending.

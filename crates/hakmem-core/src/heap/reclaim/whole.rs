@@ -15,7 +15,9 @@
 //!    taken the page out of its queue (`proto::page_state` rule 1). From then on the owner comes to
 //!    the page by a block of it alone, and no other thread or list has one.
 //! 2. `remote_link` of a page of blocks that travel in batches belongs to the thread that makes a
-//!    pass of the purge. It is null where there is no [`Gathered`].
+//!    pass of the purge. It is null where there is no [`Gathered`]. In the child of a fork it may
+//!    lead to a batch that a pass of another thread had. That batch is lost there, and so is each
+//!    one that a pass of the child joins with it.
 
 use crate::backend::check;
 use crate::backend::owner::{Owner, inbox_of};

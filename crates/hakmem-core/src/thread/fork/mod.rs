@@ -10,7 +10,9 @@
 //! The child has only the thread that forked. It resets each lock that another thread held. It
 //! repairs or gives up the data that such a lock guards, where it may be half written. Heaps of
 //! other threads go to the pool, unless the fork interrupted a change of theirs. Such a heap is
-//! lost: its blocks can still be freed, but no thread allocates from it again.
+//! lost: its blocks can still be freed, but no thread allocates from it again. The heap of the
+//! thread that forked is lost, too, if a purge of another thread had it paused: the purge may have
+//! half moved its pages, and has the remote frees that waited for it. The thread gets another heap.
 //!
 //! The memory of the child is what each thread had written up to some one moment of its own. The
 //! kernel stops a thread at its first write to memory that is already copied. So the moment of a
@@ -121,6 +123,7 @@ extern "C" fn after_fork_in_child() {
 fn release_heaps(me: u32) {
     // A filter may end the process for the call.
     let random = (harden::ON && !os::is_filtered()).then(|| os::random()[0]);
+    let mut own_lost = None;
     for heap in all_heaps() {
         // SAFETY: the child has one thread, so no other thread uses the heap. A heap whose change
         // the fork interrupted becomes lost below.
@@ -131,13 +134,14 @@ fn release_heaps(me: u32) {
         }
         let paused = heap.pause().end_in_child();
         match heap.state().with() {
+            // Its thread gave it up while a purge had it.
+            With::Nobody if paused => heap.state().lose(),
             With::Nobody => {}
-            // This thread keeps its heap. In the child it has other numbers.
-            With::Thread(who) if who == me && is_own(heap) => {
-                if heap.thread().load(Relaxed) != 0 {
-                    number(heap);
-                }
+            // A purge leaves a heap alone whose holder is inside (`proto::pause` rule 2).
+            With::Thread(who) if who == me && is_own(heap) && paused && !heap.is_busy() => {
+                own_lost = Some(heap);
             }
+            With::Thread(who) if who == me && is_own(heap) => keep(heap),
             // Its signal handler forked while this thread adopted the heap or put it back. A heap
             // with numbers is another one's below: a thread that ended had the same token.
             With::Thread(who) if who == me && heap.thread().load(Relaxed) == 0 => {}
@@ -145,7 +149,7 @@ fn release_heaps(me: u32) {
             // handler returns.
             With::Tidier(who) if who == me => {}
             With::Tidier(who) => {
-                let in_order = !heap.is_busy();
+                let in_order = !heap.is_busy() && !paused;
                 let tidied = heap.state().let_go(who);
                 if in_order {
                     put_back_if_popped(heap, tidied);
@@ -165,6 +169,30 @@ fn release_heaps(me: u32) {
             }
         }
     }
+    // The pool is in order again, in which this thread may look for another heap.
+    if let Some(heap) = own_lost {
+        lose_own(heap);
+    }
+}
+
+/// This thread keeps its heap. In the child it has other numbers.
+fn keep(heap: &SharedHeap) {
+    if heap.thread().load(Relaxed) != 0 {
+        number(heap);
+    }
+}
+
+/// Loses the heap of this thread, which a purge had paused. The thread was in none of its slow
+/// paths, and gets another heap.
+#[cold]
+fn lose_own(heap: &'static SharedHeap) {
+    if !super::part() {
+        return keep(heap);
+    }
+    heap.thread().store(0, Relaxed);
+    // SAFETY: the child has one thread, and its word leads to the heap no more.
+    unsafe { heap.holder() }.after_fork();
+    heap.state().lose();
 }
 
 /// True if the calling thread's word leads to the heap.

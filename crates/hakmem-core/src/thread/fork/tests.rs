@@ -5,6 +5,7 @@ extern crate std;
 use super::*;
 use crate::api::c;
 use crate::heap::{all::heaps_made, pool, shared::SharedHeap};
+use crate::proto::heap_state::Adopted;
 use crate::testing::alone;
 use crate::testing::{goes_well_in_child, in_child, keep_nothing_back};
 use std::sync::{Barrier, Mutex, mpsc};
@@ -311,6 +312,83 @@ fn heaps_of_other_threads_become_idle() {
             over.wait();
             assert_eq!(before, (1, 1));
             assert!(goes_well);
+        });
+    });
+}
+
+/// Forks while another thread's purge has `heap` paused. The child finds the heap lost, and runs
+/// `f`.
+fn forks_with_pause_of(heap: &'static SharedHeap, f: impl FnOnce()) {
+    heap.pause().stop();
+    let goes_well = goes_well_in_child(|| {
+        assert_eq!(heap.state().adopt(os::thread_token()), Adopted::Lost);
+        assert_eq!(heap.thread().load(Relaxed), 0);
+        f();
+        go_on();
+    });
+    heap.pause().resume();
+    assert!(goes_well);
+}
+
+/// The calling thread's heap.
+fn own() -> &'static SharedHeap {
+    super::super::with_heap(Some).unwrap().shared()
+}
+
+/// A purge may have half changed the heap of the thread that forks.
+#[test]
+fn the_child_gets_another_heap_if_a_purge_had_its_own() {
+    alone("thread::fork::tests::the_child_gets_another_heap_if_a_purge_had_its_own", || {
+        go_on();
+        // SAFETY: `malloc` takes any size. The child frees the block once.
+        let (heap, block) = (own(), unsafe { c::malloc(100) }.expose_provenance());
+        forks_with_pause_of(heap, || {
+            assert!(matches!(tls::state(), ThreadState::Empty));
+            // SAFETY: as above.
+            unsafe { c::free(os::at(block)) };
+            assert!(!core::ptr::eq(own(), heap));
+            assert_eq!(own().state().with(), With::Thread(os::thread_token()));
+        });
+        // The purge left the heap alone if the thread was inside.
+        heap.pause().enter();
+        heap.pause().stop();
+        assert!(goes_well_in_child(|| {
+            heap.pause().leave();
+            assert!(core::ptr::eq(own(), heap));
+            go_on();
+        }));
+        heap.pause().resume();
+        heap.pause().leave();
+    });
+}
+
+/// The same if the thread is in scopes: its word leads to these.
+#[test]
+fn a_child_in_a_scope_gets_another_heap() {
+    alone("thread::fork::tests::a_child_in_a_scope_gets_another_heap", || {
+        let of_program = registry::make("scoped", None).expect("memory");
+        let heap = own();
+        (0..2).for_each(|_| scope::enter(of_program).expect("memory"));
+        forks_with_pause_of(heap, || {
+            assert!(!core::ptr::eq(own(), heap));
+            go_on();
+            assert!(scope::leave(of_program) && scope::leave(of_program));
+            assert_eq!(own().state().with(), With::Thread(os::thread_token()));
+        });
+        assert!(scope::leave(of_program) && scope::leave(of_program));
+    });
+}
+
+/// The heap's thread ended while a purge had the heap paused.
+#[test]
+fn an_idle_heap_that_a_purge_had_is_lost() {
+    alone("thread::fork::tests::an_idle_heap_that_a_purge_had_is_lost", || {
+        go_on();
+        std::thread::spawn(go_on).join().unwrap();
+        let idle = all_heaps().find(|heap| heap.state().with() == With::Nobody).unwrap();
+        forks_with_pause_of(idle, || {
+            std::thread::spawn(go_on).join().unwrap();
+            assert_eq!(idle.state().adopt(1), Adopted::Lost);
         });
     });
 }
