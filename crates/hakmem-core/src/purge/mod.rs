@@ -204,7 +204,8 @@ pub fn all() -> usize {
     all_of(Pauses::No)
 }
 
-/// [`all`], as the scavenger would do it: with pauses of heaps.
+/// [`all`], as the scavenger would do it: with pauses of heaps. Ends early if a thread is about to
+/// fork: a heap that is paused at the fork may be lost to the child.
 pub fn all_with_pauses() -> usize {
     all_of(Pauses::Yes)
 }
@@ -213,7 +214,7 @@ fn all_of(pauses: Pauses) -> usize {
     let held = Held::wait();
     // A heap whose lock this thread has at a fork of another is lost to the child.
     registry::give_up_unused(|| !is_unwelcome());
-    run(&held, os::now_ms(), 0, pauses, || true)
+    run(&held, os::now_ms(), 0, pauses, || pauses == Pauses::No || FORKS.load(Relaxed) == 0)
 }
 
 /// Makes a pass while `goes_on` says true.
