@@ -6,6 +6,10 @@
 //! behind its last used segment, or after an eighth of the limit, as if the limit had been there
 //! from the start.
 //!
+//! Tails go back, too, when a request finds no address space, and in `malloc_trim` where there is a
+//! limit: the arenas that small blocks filled serve larger ones, or other maps, when these blocks
+//! are free.
+//!
 //! Where the system has no room for a whole segment at its place, hakmem takes a *scrap*: up to 2
 //! MiB, at any address. A scrap is an arena that owns only a part of its first and of its last
 //! segment. The segment layer gets the slots that it owns.
