@@ -370,6 +370,65 @@ fn sleepers_looked_at_in_time() {
     });
 }
 
+/// A filter that allows all, and that hakmem did not see being made. It could forbid membarrier, so
+/// nobody may pause heaps.
+fn filter() {
+    let mut allow = libc::sock_filter {
+        code: (libc::BPF_RET | libc::BPF_K) as u16,
+        jt: 0,
+        jf: 0,
+        k: libc::SECCOMP_RET_ALLOW,
+    };
+    let program = libc::sock_fprog {
+        len: 1,
+        filter: &raw mut allow,
+    };
+    // SAFETY: the program and its one instruction outlive the calls.
+    unsafe {
+        assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+        let mode = libc::SECCOMP_MODE_FILTER;
+        assert_eq!(
+            libc::prctl(libc::PR_SET_SECCOMP, mode, &raw const program),
+            0
+        );
+    }
+}
+
+/// Threads that sleep keep pages that nobody may give up. The scavenger does not wait for them.
+fn sleepers_behind_a_filter() {
+    const THREADS: usize = 32;
+    configure(&[c"HAKMEM_SHARED_FROM_HEAPS=0", c"HAKMEM_DECAY_MS=20"]);
+    filter();
+    let before = threads();
+    let barrier = Barrier::new(THREADS + 1);
+    std::thread::scope(|scope| {
+        for _ in 0..THREADS {
+            scope.spawn(|| {
+                let blocks: Vec<_> = (0..1500).map(|_| take(1000)).collect();
+                barrier.wait();
+                barrier.wait();
+                blocks.into_iter().for_each(free);
+            });
+        }
+        barrier.wait();
+        come_and_go(4 * MIB, 64 * MIB);
+        let ends = std::panic::catch_unwind(|| {
+            until("the scavenger ends", || threads() == before + THREADS);
+        });
+        // Not before: the threads would wait for ever.
+        barrier.wait();
+        assert!(ends.is_ok());
+    });
+}
+
+#[test]
+fn no_thread_waits_for_what_a_filter_forbids() {
+    alone(
+        "no_thread_waits_for_what_a_filter_forbids",
+        sleepers_behind_a_filter,
+    );
+}
+
 #[test]
 #[cfg_attr(
     feature = "hardened",

@@ -207,7 +207,7 @@ pub fn all() -> usize {
 /// [`all`], as the scavenger would do it: with pauses of heaps. Ends early if a thread is about to
 /// fork: a heap that is paused at the fork may be lost to the child.
 pub fn all_with_pauses() -> usize {
-    all_of(Pauses::Yes)
+    all_of(Pauses::Always)
 }
 
 fn all_of(pauses: Pauses) -> usize {

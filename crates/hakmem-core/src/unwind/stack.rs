@@ -195,7 +195,9 @@ impl Scratch {
         let (stack, frame) = (word(stack_at)?, word(frame_at)?);
         let pc = match code_at {
             Some(distance) => word(distance)?,
-            None if stack > at.stack => self.word(stack - size_of::<usize>(), at.stack)?,
+            None if stack > at.stack => {
+                self.word(stack.checked_sub(size_of::<usize>())?, at.stack)?
+            }
             None => return None,
         };
         is_code(pc).then_some(Registers { pc, stack, frame, link: 0 })

@@ -81,7 +81,8 @@ pub struct Reservation {
 /// Reserves room for at least `least` bytes of segments, at best for eight times the physical
 /// memory. Returns the reservation. None: the system has no room.
 pub fn reserve_some(least: usize) -> Option<Reservation> {
-    let limit = os::address_limit();
+    // Behind a filter the system is not asked.
+    let limit = if os::is_filtered() { LIMIT.load(Relaxed) } else { os::address_limit() };
     LIMIT.store(limit, Relaxed);
     let is_scarce = limit != usize::MAX || COUNT.load(Relaxed) > 0;
     let smallest = least.max(smallest(COUNT.load(Relaxed).into()));

@@ -69,8 +69,11 @@ const LIST_PAGES: usize = 64;
 /// In so few bytes there is little to find.
 const LITTLE: usize = 16 << 20;
 
-/// The purge waits for 2 to the power of this decays between two looks, at most.
+/// The purge waits for 2 to the power of this decays between two looks, at most …
 const LONGEST_WAIT: u32 = 6;
+
+/// … and so many ms at least, where the decay is shorter or 0.
+const LEAST_WAIT: u32 = 20;
 
 /// The scavenger waits for so many looks at a heap. Later ones are made by passes that have another
 /// reason.
@@ -102,6 +105,8 @@ pub struct Seen {
 pub enum Pauses {
     /// It is the scavenger's.
     Yes,
+    /// The program asked for all that is free, whatever earlier passes saw.
+    Always,
     /// It is one of the program's threads, which may have a filter for system calls.
     No,
 }
@@ -124,12 +129,14 @@ pub fn give_up_all(
             continue;
         }
         let seen = heap.seen();
-        let is_due = seen.is_due(heap, now, decay);
-        if seen.looks.load(Relaxed) < EXPECTED_LOOKS {
-            ahead += heap.counts().page_bytes();
-        }
-        if is_due && pauses == Pauses::Yes && goes_on() {
-            let Some(barriers) = barriers.get_or_insert_with(HeavyBarriers::get) else { continue };
+        let is_due = seen.is_due(heap, now, decay, pauses);
+        // What is due and cannot be looked at, as behind a filter, is not expected later either.
+        let mut comes = !is_due;
+        if is_due
+            && pauses != Pauses::No
+            && goes_on()
+            && let Some(barriers) = barriers.get_or_insert_with(HeavyBarriers::get)
+        {
             let give_up = |heap: &'static Heap| {
                 give_up(heap, barriers, goes_on);
                 // A sleeping holder would not tell of it.
@@ -140,7 +147,11 @@ pub fn give_up_all(
             if while_paused(heap, barriers, give_up) {
                 seen.at.store(now, Relaxed);
                 seen.looks.store(seen.looks.load(Relaxed).saturating_add(1), Relaxed);
+                comes = true;
             }
+        }
+        if comes && seen.looks.load(Relaxed) < EXPECTED_LOOKS {
+            ahead += heap.counts().page_bytes();
         }
     }
     // Of pages that others end the counts of their heap do not tell.
@@ -150,16 +161,19 @@ pub fn give_up_all(
 impl Seen {
     /// True if the holder has done nothing on slow paths for `decay` ms, as far as passes have
     /// seen, and if the next look is due. Remote frees do not wait for that.
-    fn is_due(&self, heap: &SharedHeap, now: u32, decay: u32) -> bool {
+    fn is_due(&self, heap: &SharedHeap, now: u32, decay: u32, pauses: Pauses) -> bool {
         let work = heap.counts().work();
         if self.work.swap(work, Relaxed) != work {
             self.at.store(now, Relaxed);
             self.looks.store(0, Relaxed);
         }
         let looks = self.looks.load(Relaxed);
-        let is_waiting = looks != 0 && heap.owner().waiting_bytes() == 0;
-        let longer = if is_waiting { looks.min(LONGEST_WAIT) } else { 0 };
-        os::age(now, self.at.load(Relaxed)) >= decay.saturating_mul(1 << longer)
+        let wait = if looks == 0 || heap.owner().waiting_bytes() != 0 {
+            decay
+        } else {
+            decay.max(LEAST_WAIT).saturating_mul(1 << looks.min(LONGEST_WAIT))
+        };
+        pauses == Pauses::Always || os::age(now, self.at.load(Relaxed)) >= wait
     }
 }
 

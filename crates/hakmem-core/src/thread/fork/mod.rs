@@ -137,7 +137,9 @@ fn release_heaps(me: u32) {
             // Its thread gave it up while a purge had it.
             With::Nobody if paused => heap.state().lose(),
             With::Nobody => {}
-            // A purge leaves a heap alone whose holder is inside (`proto::pause` rule 2).
+            // A purge leaves a heap alone whose holder is inside (`proto::pause` rule 2). But for a
+            // signal handler that forks while this thread enters or waits: it keeps the heap, or
+            // goes on in it, as a handler always did.
             With::Thread(who) if who == me && is_own(heap) && paused && !heap.is_busy() => {
                 own_lost = Some(heap);
             }
