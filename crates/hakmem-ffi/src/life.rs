@@ -45,6 +45,10 @@ extern "C" fn start() {
 #[inline(always)]
 unsafe fn begin(envp: *const *const c_char) {
     c::on_foreign(next::find);
+    #[cfg(feature = "hardened")]
+    if next::has_own_operators() {
+        c::mix_operators();
+    }
     c::announce_rights();
     let envp = if c::trusts_environment() {
         envp

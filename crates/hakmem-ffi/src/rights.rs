@@ -80,8 +80,8 @@ fn held<R>(call: impl FnOnce() -> R) -> R {
     result
 }
 
-/// Makes a call that makes a filter for system calls. The call returns -1 if it fails.
-fn filtering(call: impl FnOnce() -> c_long) -> c_long {
+/// Makes a call that makes a filter for system calls. `is_made` says by its result whether it did.
+fn filtering(call: impl FnOnce() -> c_long, is_made: impl FnOnce(c_long) -> bool) -> c_long {
     // A second filter changes nothing here, and one in a child of vfork is not this process's (rule
     // 4).
     if c::is_filtered() || c::in_shared_memory() {
@@ -91,7 +91,7 @@ fn filtering(call: impl FnOnce() -> c_long) -> c_long {
         errno::preserved(life::keep_files);
         c::set_filtered(true);
         let result = call();
-        if result < 0 {
+        if !is_made(result) {
             c::set_filtered(false);
             errno::preserved(life::drop_files);
         } else {
@@ -107,11 +107,16 @@ extern "C" fn watched_prctl(option: c_int, a: usize, b: usize, c: usize, d: usiz
     // asks.
     let call = || unsafe { call(libc::SYS_prctl, option_word, a, b, c, d, 0) };
     let made = match option {
-        libc::PR_SET_SECCOMP => filtering(call),
+        libc::PR_SET_SECCOMP => filtering(call, |result| result >= 0),
         _ => held(call),
     };
     made as c_int
 }
+
+/// Flags of `seccomp`.
+const TSYNC: usize = libc::SECCOMP_FILTER_FLAG_TSYNC as usize;
+const TSYNC_ESRCH: usize = libc::SECCOMP_FILTER_FLAG_TSYNC_ESRCH as usize;
+const NEW_LISTENER: usize = libc::SECCOMP_FILTER_FLAG_NEW_LISTENER as usize;
 
 extern "C" fn watched_syscall(
     number: c_long,
@@ -127,10 +132,16 @@ extern "C" fn watched_syscall(
     let call = || unsafe { call(number, a, b, c, d, e, f) };
     match number {
         // The operations that make a filter, SECCOMP_SET_MODE_STRICT and SECCOMP_SET_MODE_FILTER.
-        libc::SYS_seccomp if a <= 1 => filtering(call),
+        libc::SYS_seccomp if a <= 1 => filtering(call, |result| {
+            // A thread that has another filter: the call names it, and has made none.
+            let names_thread = b & (TSYNC | TSYNC_ESRCH | NEW_LISTENER) == TSYNC && result > 0;
+            result >= 0 && !names_thread
+        }),
         libc::SYS_seccomp => call(),
         libc::SYS_prctl if a >= 64 || OPTIONS >> a & 1 == 0 => call(),
-        libc::SYS_prctl if a == libc::PR_SET_SECCOMP as usize => filtering(call),
+        libc::SYS_prctl if a == libc::PR_SET_SECCOMP as usize => {
+            filtering(call, |result| result >= 0)
+        }
         _ => held(call),
     }
 }

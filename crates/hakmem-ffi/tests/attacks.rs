@@ -54,3 +54,14 @@ fn each_attack_ends_as_the_page_says() {
         assert!(stderr.starts_with("hakmem: "), "{name}: {stderr}");
     }
 }
+
+/// A program may replace some of the C++ operators. hakmem has the others then, and the blocks pass
+/// between both.
+#[test]
+fn a_program_may_have_operators_of_its_own() {
+    let program = compile(Language::Cpp, "own_operators.cpp", Link::Plain);
+    for library in [&library().shared, &hardened()] {
+        let (code, signal, stderr) = attack(&program, "", library);
+        assert_eq!((code, signal), (Some(0), None), "{stderr}");
+    }
+}

@@ -5,7 +5,8 @@
 //! | request …   | pad | tag |        or all of a pad that is shorter
 //! ```
 
-use crate::base::sync::{Ordering::Relaxed, plain::AtomicU64};
+use crate::base::sync::Ordering::Relaxed;
+use crate::base::sync::plain::{AtomicBool, AtomicU64};
 use crate::harden::{has, key::mask};
 
 /// Bytes of a tag.
@@ -37,6 +38,15 @@ static PAD_BITS: [u64; 9] = {
     bits
 };
 
+/// True if the program has C++ operators of its own.
+static MIXED: AtomicBool = AtomicBool::new(false);
+
+/// Notes that the program has C++ operators of its own. From now on, C's functions and all
+/// operators may free each other's blocks, with any size: see [`Origin::may_be_freed_by`].
+pub fn mix() {
+    MIXED.store(true, Relaxed);
+}
+
 /// Which function made a block, and for Rust with which alignment. Another kind of function, or one
 /// with another alignment, must not free it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,6 +69,12 @@ impl Origin {
     /// The alignment that Rust's `GlobalAlloc` was asked for. None: something else made the block.
     pub fn align(self) -> Option<usize> {
         (self.0 & 3 == RUST).then(|| 1 << (self.0 >> 2))
+    }
+
+    /// True if a program with C++ operators of its own may free by `by` what this made: its
+    /// operators call C's functions, and those that it does not replace are hakmem's.
+    pub fn may_be_freed_by(self, by: Self) -> bool {
+        MIXED.load(Relaxed) && self.align().is_none() && by.align().is_none()
     }
 
     /// Its name in reports: what allocated the block.

@@ -76,8 +76,10 @@ enum Reader {
 
 #[cold]
 fn set_or_report(option: &[u8]) -> Reader {
-    let text = core::str::from_utf8(option).unwrap_or("?");
-    let (name, value) = text.split_once('=').unwrap_or((text, ""));
+    let end = option.iter().position(|&byte| byte == b'=').unwrap_or(option.len());
+    let text = |part| core::str::from_utf8(part).unwrap_or("?");
+    // A value that is no text is that of a file's name, or wrong: no option has the value `?`.
+    let (name, value) = (text(&option[..end]), text(option.get(end + 1..).unwrap_or_default()));
     match set_exactly(name, value) {
         Ok(i) => {
             FROM_ENVIRONMENT.add(i);
@@ -91,4 +93,17 @@ fn set_or_report(option: &[u8]) -> Reader {
         Err(why) => report(format_args!("{PREFIX}{name}={value} ignored: {why}")),
     }
     Reader::This
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_files_name_need_not_be_text() {
+        assert!(set_or_report(b"STATS=json:/tmp/a\xff") == Reader::Other);
+        assert!(set_or_report(b"ERRORS=\xff") == Reader::Other);
+        assert!(set_or_report(b"DECAY_MS=\xff") == Reader::This);
+        assert!(set_or_report(b"\xff=1") == Reader::This);
+    }
 }

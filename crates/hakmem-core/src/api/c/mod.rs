@@ -93,6 +93,15 @@ pub unsafe fn delete_sized(p: *mut u8, is_array: bool, size: usize) {
     }
 }
 
+/// The program has C++ operators of its own, which call C's functions. It may have replaced only
+/// some of them. So the hardened build no longer asks which of C's functions and operators made a
+/// block that another one frees.
+pub fn mix_operators() {
+    if harden::ON {
+        harden::tag::mix();
+    }
+}
+
 fn origin(is_array: bool) -> Origin {
     if is_array { Origin::ARRAY } else { Origin::NEW }
 }

@@ -80,6 +80,7 @@ pub unsafe fn checked(
     }
     if let Some((by, wanted)) = by
         && (by != origin || wanted.is_some_and(|wanted| wanted != size))
+        && !origin.may_be_freed_by(by)
     {
         mismatch(p, size, origin, by, wanted);
         return None;

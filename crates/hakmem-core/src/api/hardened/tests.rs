@@ -3,7 +3,7 @@
 extern crate std;
 use crate::api::c;
 use crate::policy::{self, Hardened, options};
-use crate::testing::in_child;
+use crate::testing::{goes_well_in_child, in_child};
 use std::vec::Vec;
 
 /// More blocks of 0 bytes than there are places: C++'s containers free such a block with its size.
@@ -123,4 +123,24 @@ fn no_write_after_a_free_makes_a_block_look_fresh() {
             assert!((0..SIZE).all(|i| block.add(i).read() == 0));
         }
     });
+}
+
+/// The blocks that wait go to their pages when a thread ends, and in a trim. Their first words
+/// become links.
+#[test]
+fn a_write_after_a_free_shows_when_no_block_waits_any_more() {
+    for word in [None, Some(0x4141)] {
+        // SAFETY: the block is freed once. The write after the free is the error that the test
+        // makes; the memory stays accessible.
+        let goes_well = goes_well_in_child(|| unsafe {
+            let p = c::malloc(40);
+            p.write_bytes(1, 40);
+            c::free(p);
+            if let Some(word) = word {
+                p.cast::<usize>().write(word);
+            }
+            c::trim();
+        });
+        assert_eq!(goes_well, word.is_none());
+    }
 }

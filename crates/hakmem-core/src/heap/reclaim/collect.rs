@@ -5,6 +5,7 @@ use crate::backend::arena::SLOT;
 use crate::backend::check;
 use crate::backend::page::{self, Block, Kind, Meta, PageState};
 use crate::base::size_class::CLASSES;
+use crate::harden::{self, wipe};
 use crate::heap::Heap;
 use crate::heap::reclaim::LONGEST;
 use crate::proto::inbox::Link;
@@ -114,6 +115,15 @@ impl Heap {
             let block = self.quarantine.take();
             let Some(page) = page::lookup(block) else { return };
             let page = page.head_of_block();
+            // A link will lie in the first word. The rest is checked when the block is handed out.
+            // SAFETY: the block has left the quarantine, so it is this heap's, and has a word.
+            let is_written =
+                |block| unsafe { wipe::written(block, 0, size_of::<usize>()).is_some() };
+            if harden::has::CHECK && is_written(block) {
+                let size = page.block_size.get();
+                let what = format_args!("write after free of {block:p}, a block of {size} bytes");
+                check::wrong(block, what);
+            }
             // SAFETY: `api::hardened` checked that this is a live block before it put it there, and
             // nobody else has it. Only the holder of the heap that owns the page comes to
             // `free_local`.
