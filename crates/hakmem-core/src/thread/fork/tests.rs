@@ -95,6 +95,7 @@ fn passes_wait_for_forks() {
 #[test]
 fn a_purge_with_pauses_makes_way_for_a_fork() {
     in_child(|| {
+        keep_nothing_back();
         crate::policy::SCAVENGE_MIB.set(0);
         // SAFETY: each block is freed once.
         let fill = || unsafe { c::free(c::malloc(3 << 20)) };
