@@ -66,7 +66,13 @@ fn count(name: &str, found: [bool; 3]) -> usize {
 fn each_build_finds_what_it_promises_of_rust_programs() {
     let default = built::released(&[]).example("errors");
     let hardened = built_hardened().example("errors");
-    let (names, hardened) = found_by(&hardened);
+    // By chance the block is the first one of its page, and has no neighbour in front: so two runs.
+    let ((names, mut first), (_, second)) = (found_by(&hardened), found_by(&hardened));
+    for (name, found) in &mut first {
+        let pairs = found.iter_mut().zip(second[name]);
+        pairs.for_each(|(found, again)| *found |= again);
+    }
+    let hardened = first;
     let (_, default) = found_by(&default);
     let mut table = String::from(
         "| error | default: 40 B | 3,000 B | 200,000 B | hardened: 40 B | 3,000 B | 200,000 B |\n\
