@@ -121,8 +121,10 @@ impl Heap {
                 |block| unsafe { wipe::written(block, 0, size_of::<usize>()).is_some() };
             if harden::has::CHECK && is_written(block) {
                 let size = page.block_size.get();
-                let what = format_args!("write after free of {block:p}, a block of {size} bytes");
-                check::wrong(block, what);
+                check::wrong(
+                    block,
+                    format_args!("write after free of {block:p}, a block of {size} bytes"),
+                );
             }
             // SAFETY: `api::hardened` checked that this is a live block before it put it there, and
             // nobody else has it. Only the holder of the heap that owns the page comes to
