@@ -45,10 +45,6 @@ extern "C" fn start() {
 #[inline(always)]
 unsafe fn begin(envp: *const *const c_char) {
     c::on_foreign(next::find);
-    #[cfg(feature = "hardened")]
-    if next::has_own_operators() {
-        c::mix_operators();
-    }
     c::announce_rights();
     let envp = if c::trusts_environment() {
         envp
@@ -59,6 +55,11 @@ unsafe fn begin(envp: *const *const c_char) {
     unsafe {
         c::start(envp);
         life::start(envp);
+    }
+    // After the options: the search may allocate.
+    #[cfg(feature = "hardened")]
+    if next::has_own_operators() {
+        c::mix_operators();
     }
 }
 

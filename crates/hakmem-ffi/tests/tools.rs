@@ -79,6 +79,14 @@ fn under(program: &Path, argument: &str) -> Run {
     Run::of(command.arg(argument), &reports)
 }
 
+/// The program with hakmem preloaded behind a tool's runtime.
+fn behind(runtime: &Path, program: &Path, argument: &str) -> Run {
+    let mut command = Command::new(program);
+    let reports = preload(&mut command);
+    let both = format!("{}:{}", runtime.display(), library().shared.display());
+    Run::of(command.arg(argument).env("LD_PRELOAD", both), &reports)
+}
+
 /// The program under memcheck, which fails it for each error.
 fn memcheck(program: &Path, arguments: &[&str], options: &[&str]) -> Run {
     let mut command = Command::new("valgrind");
@@ -111,13 +119,7 @@ fn address_sanitizer_before_hakmem_finds_errors() {
     let Some(program) = sanitized(&["-fsanitize=address"]) else {
         return;
     };
-    let runtime = run_time("libasan.so");
-    let under = |argument: &str| {
-        let mut command = Command::new(&program);
-        let reports = preload(&mut command);
-        let both = format!("{}:{}", runtime.display(), library().shared.display());
-        Run::of(command.arg(argument).env("LD_PRELOAD", both), &reports)
-    };
+    let under = |argument: &str| behind(&run_time("libasan.so"), &program, argument);
     under("ok").assert_left_to_the_tool();
     under("after").assert_found("heap-use-after-free");
     under("leak").assert_found("LeakSanitizer: detected memory leaks");
@@ -153,13 +155,7 @@ fn thread_sanitizer_before_hakmem_finds_errors() {
     let Some(program) = sanitized(&["-fsanitize=thread"]) else {
         return;
     };
-    let runtime = run_time("libtsan.so");
-    let under = |argument: &str| {
-        let mut command = Command::new(&program);
-        let reports = preload(&mut command);
-        let both = format!("{}:{}", runtime.display(), library().shared.display());
-        Run::of(command.arg(argument).env("LD_PRELOAD", both), &reports)
-    };
+    let under = |argument: &str| behind(&run_time("libtsan.so"), &program, argument);
     under("ok").assert_left_to_the_tool();
     under("after").assert_found("heap-use-after-free");
 }

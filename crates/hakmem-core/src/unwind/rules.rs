@@ -452,7 +452,7 @@ mod tests {
         "pop rbp",
         "ret",
         ".cfi_endproc",
-        // As a linker describes its stubs: the frame depends on the address.
+        // As a linker describes the entries of the PLT: the frame depends on the address.
         ".globl hakmem_test_is_strange",
         ".hidden hakmem_test_is_strange",
         "hakmem_test_is_strange:",

@@ -18,8 +18,8 @@
 //! 1. No block lies in the tail. For a pointer elsewhere, the old and the new `HOT.limit` give the
 //!    same answer.
 //! 2. A later mapping may reuse the tail's addresses. A thread with a pointer into it has
-//!    synchronised with the thread that lowered the limit, by way of the kernel or of hakmem. So it
-//!    reads the new limit.
+//!    synchronised with the thread that unmapped the tail, by way of the kernel or of hakmem. So it
+//!    reads the arena's new length.
 //! 3. Hints of `segment` may name any segment that ever was in use. So the metadata of groups in
 //!    use stays.
 //! 4. The thread that lowers the limit holds the lock until the system has the new limit. So nobody
@@ -78,8 +78,8 @@ pub struct Reservation {
     pub is_scarce: bool,
 }
 
-/// Reserves room for at least `least` bytes of segments, at best for eight times the physical
-/// memory. Returns the reservation. None: the system has no room.
+/// Reserves room for at least `least` bytes of segments, which is at most LARGEST, at best for eight
+/// times the physical memory. Returns the reservation. None: the system has no room.
 pub fn reserve_some(least: usize) -> Option<Reservation> {
     // Behind a filter the system is not asked.
     let limit = if os::is_filtered() { LIMIT.load(Relaxed) } else { os::address_limit() };
@@ -90,7 +90,7 @@ pub fn reserve_some(least: usize) -> Option<Reservation> {
     // From the third arena on, a request that is larger than an arena usually is may be followed by
     // larger ones, and there are not many places.
     let more = if COUNT.load(Relaxed) > 1 && wanted == least { least / 2 } else { 0 };
-    let mut bytes = wanted.saturating_add(more).min(wanted.max(LARGEST)).next_multiple_of(SEGMENT);
+    let mut bytes = (wanted + more).min(LARGEST).next_multiple_of(SEGMENT);
     loop {
         let segments = bytes / SEGMENT;
         let groups = segments.div_ceil(GROUP) * size_of::<Group>()
