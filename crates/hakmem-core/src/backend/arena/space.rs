@@ -78,8 +78,8 @@ pub struct Reservation {
     pub is_scarce: bool,
 }
 
-/// Reserves room for at least `least` bytes of segments, which is at most LARGEST, at best for eight
-/// times the physical memory. Returns the reservation. None: the system has no room.
+/// Reserves room for at least `least` bytes of segments, at best for eight times the physical
+/// memory. Returns the reservation. None: the system has no room. `least` is at most LARGEST.
 pub fn reserve_some(least: usize) -> Option<Reservation> {
     // Behind a filter the system is not asked.
     let limit = if os::is_filtered() { LIMIT.load(Relaxed) } else { os::address_limit() };
