@@ -1,5 +1,19 @@
 //! Linker arguments of the shared library.
 
+use std::path::Path;
+
+/// The operators that others end in: see `operators::derived`.
+const OPERATORS: [&str; 8] = [
+    "_Znwm",
+    "_Znam",
+    "_ZdlPv",
+    "_ZdaPv",
+    "_ZnwmSt11align_val_t",
+    "_ZnamSt11align_val_t",
+    "_ZdlPvSt11align_val_t",
+    "_ZdaPvSt11align_val_t",
+];
+
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
     if std::env::var("CARGO_CFG_TARGET_OS").as_deref() != Ok("linux") {
@@ -11,8 +25,6 @@ fn main() {
         // Blocks, thread exits and fork handlers point into the library for as long as the process
         // lives.
         "-Wl,-z,nodelete",
-        // Calls between our own functions never leave the library.
-        "-Wl,-Bsymbolic-functions",
         // Segments begin at page boundaries: what is relocated at start-up then lies in one page,
         // not in two.
         "-Wl,-z,separate-loadable-segments",
@@ -21,5 +33,17 @@ fn main() {
         "-Wl,--defsym=_Unwind_Resume=hakmem_no_unwinder",
     ] {
         println!("cargo:rustc-cdylib-link-arg={arg}");
+    }
+    // Calls between our own functions never leave the library, but for those of C++ operators that
+    // a program may replace.
+    let list = Path::new(&std::env::var_os("OUT_DIR").unwrap()).join("replaceable");
+    let names = OPERATORS.map(|name| format!("{name};")).concat();
+    std::fs::write(&list, format!("{{ {names} }};\n")).unwrap();
+    println!(
+        "cargo:rustc-cdylib-link-arg=-Wl,--dynamic-list={}",
+        list.display()
+    );
+    for name in OPERATORS {
+        println!("cargo:rustc-cdylib-link-arg=-Wl,--defsym=hakmem_own{name}={name}");
     }
 }

@@ -15,7 +15,7 @@ mod arch;
 mod handler_loop;
 mod personality;
 
-pub use handler_loop::{new_or_null, new_or_throw};
+pub use handler_loop::{chosen_or_null, new_or_null, new_or_throw};
 
 use crate::{aligned, out};
 use core::ffi::{CStr, c_void};

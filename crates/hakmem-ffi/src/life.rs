@@ -56,9 +56,8 @@ unsafe fn begin(envp: *const *const c_char) {
         c::start(envp);
         life::start(envp);
     }
-    // After the options: the search may allocate.
     #[cfg(feature = "hardened")]
-    if next::has_own_operators() {
+    if crate::operators::has_own_operators() {
         c::mix_operators();
     }
 }

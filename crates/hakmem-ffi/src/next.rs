@@ -63,32 +63,6 @@ fn symbol(name: &CStr, ours: *const ()) -> Option<usize> {
     (!p.is_null() && p.cast_const().cast() != ours).then_some(p as usize)
 }
 
-/// True if the program has one of the basic C++ operators itself. Those that it does not replace
-/// are ours.
-#[cfg(feature = "hardened")]
-pub fn has_own_operators() -> bool {
-    use crate::operators;
-    let basic = [
-        (c"_Znwm", operators::_Znwm as *const ()),
-        (c"_Znam", operators::_Znam as *const ()),
-        (c"_ZdlPv", operators::_ZdlPv as *const ()),
-        (c"_ZdaPv", operators::_ZdaPv as *const ()),
-        (
-            c"_ZnwmSt11align_val_t",
-            operators::_ZnwmSt11align_val_t as *const (),
-        ),
-        (
-            c"_ZdlPvSt11align_val_t",
-            operators::_ZdlPvSt11align_val_t as *const (),
-        ),
-    ];
-    basic.into_iter().any(|(name, ours)| {
-        // SAFETY: `name` is a C string, and dlsym only reads it.
-        let p = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
-        !p.is_null() && p.cast_const().cast() != ours
-    })
-}
-
 /// The base of the library that holds an address; 0 if none does.
 #[cfg(target_env = "gnu")]
 fn library(address: usize) -> usize {

@@ -1,10 +1,23 @@
 //! C++ `operator new` and `operator delete`, under their Itanium ABI names.
 //!
-//! Each operator has the fast path of the core inlined, without a jump through `malloc`. All of
-//! them end in plain returns or in a tail call. `bad_alloc` has what follows a failure.
+//! 1. Four operators are basic: new and delete, without and with an alignment. They have the fast
+//!    path of the core inlined, without a jump through `malloc`.
+//! 2. A program may replace any operator. The standard says which other one each operator calls, so
+//!    a program may replace the basic ones alone. `derived` has the others.
+//! 3. Each of the four has a section of its own. Otherwise the compiler may find that, say, `free`
+//!    has the same code, and make it a jump to the operator: then to the program's.
+//! 4. All of them end in plain returns or in a tail call. `bad_alloc` has what follows a failure.
 //!
 //! Names: `nw` and `dl` are new and delete, `na` and `da` their array forms, `m` is a size
 //! (`unsigned long`), `St11align_val_t` an alignment, `RKSt9nothrow_t` the nothrow tag.
+
+#[cfg_attr(target_arch = "x86_64", path = "operators/x86_64.rs")]
+#[cfg_attr(target_arch = "aarch64", path = "operators/aarch64.rs")]
+mod arch;
+mod derived;
+
+#[cfg(feature = "hardened")]
+pub use derived::has_own_operators;
 
 use crate::bad_alloc::kind;
 use crate::{aligned, bad_alloc};
@@ -15,21 +28,14 @@ use hakmem_core::c;
 #[cfg(not(target_pointer_width = "64"))]
 compile_error!("the C++ operator names below are those of 64-bit targets");
 
-/// A block from the thread's lists, or the result of `slow`.
+/// `new`, or the array form. Its callers are C++, and can take an exception.
 ///
 /// The size does not outlive the fast path: a size that is kept for a later handler would lie in a
 /// saved register, and the fast path would pay for the saving.
-///
-/// # Safety
-/// The caller keeps the promises that `slow` asks for.
 #[inline(always)]
-unsafe fn listed_or(
-    size: usize,
-    is_array: bool,
-    slow: unsafe extern "C-unwind" fn(usize) -> *mut c_void,
-) -> *mut c_void {
-    // SAFETY: new_or allows any size, and the caller keeps the promises that `slow` asks for.
-    unsafe { c::new_or(size, is_array, |size| slow(size).cast()).cast() }
+unsafe extern "C-unwind" fn new<const ARRAY: bool>(size: usize) -> *mut c_void {
+    // SAFETY: new_or allows any size, and the caller can take an exception.
+    unsafe { c::new_or(size, ARRAY, |size| slow_or_throw::<ARRAY>(size).cast()).cast() }
 }
 
 #[cold]
@@ -38,11 +44,17 @@ unsafe extern "C-unwind" fn slow_or_throw<const ARRAY: bool>(size: usize) -> *mu
     // SAFETY: the core's new allows any size.
     let p = unsafe { c::new(size, 1, ARRAY) };
     if p.is_null() {
-        // SAFETY: only the operators below call this, so the caller is C++, which can take an
-        // exception. No local here has a destructor that an exception would skip.
+        // SAFETY: only the operators call this, so the caller is C++, which can take an exception.
+        // No local here has a destructor that an exception would skip.
         return unsafe { bad_alloc::new_or_throw(size, kind(0, ARRAY)) };
     }
     p.cast()
+}
+
+/// `new` with nothrow. Its callers are C++, and can take a forced unwind.
+unsafe extern "C-unwind" fn new_nothrow<const ARRAY: bool>(size: usize) -> *mut c_void {
+    // SAFETY: new_or allows any size, and the caller can take a forced unwind.
+    unsafe { c::new_or(size, ARRAY, |size| slow_or_null::<ARRAY>(size).cast()).cast() }
 }
 
 #[cold]
@@ -51,103 +63,80 @@ unsafe extern "C-unwind" fn slow_or_null<const ARRAY: bool>(size: usize) -> *mut
     // SAFETY: the core's new allows any size.
     let p = unsafe { c::new(size, 1, ARRAY) };
     if p.is_null() {
-        // SAFETY: only the operators below call this, so the caller is C++, which can take a forced
+        // SAFETY: only the operators call this, so the caller is C++, which can take a forced
         // unwind. No local here has a destructor that it would skip.
         return unsafe { bad_alloc::new_or_null(size, kind(0, ARRAY)) };
     }
     p.cast()
 }
 
-macro_rules! operator_new {
-    ($($name:ident $array:literal)*) => {$(
-        #[unsafe(no_mangle)]
-        pub unsafe extern "C-unwind" fn $name(size: usize) -> *mut c_void {
-            // SAFETY: this name is a C++ operator, so the caller is C++ and can take an exception.
-            unsafe { listed_or(size, $array, slow_or_throw::<$array>) }
-        }
-    )*};
+/// `new` with an alignment. Its callers are C++, and can take an exception.
+#[inline(always)]
+unsafe extern "C-unwind" fn new_aligned<const ARRAY: bool>(
+    size: usize,
+    align: usize,
+) -> *mut c_void {
+    let p = aligned::allocate_new(align, size, ARRAY);
+    if p.is_null() {
+        // SAFETY: the caller is C++ and can take an exception. No local here has a destructor that
+        // an exception would skip.
+        return unsafe { bad_alloc::new_or_throw(size, kind(align, ARRAY)) };
+    }
+    p
 }
 
-macro_rules! operator_new_nothrow {
-    ($($name:ident $array:literal)*) => {$(
-        #[unsafe(no_mangle)]
-        pub unsafe extern "C-unwind" fn $name(size: usize, _tag: *const c_void) -> *mut c_void {
-            // SAFETY: this name is a C++ operator, so the caller is C++ and can take a forced
-            // unwind.
-            unsafe { listed_or(size, $array, slow_or_null::<$array>) }
-        }
-    )*};
+/// `new` with an alignment and nothrow. Its callers are C++, and can take a forced unwind.
+unsafe extern "C-unwind" fn new_aligned_nothrow<const ARRAY: bool>(
+    size: usize,
+    align: usize,
+) -> *mut c_void {
+    let p = aligned::allocate_new(align, size, ARRAY);
+    if p.is_null() {
+        // SAFETY: the caller is C++ and can take a forced unwind. No local here has a destructor
+        // that it would skip.
+        return unsafe { bad_alloc::new_or_null(size, kind(align, ARRAY)) };
+    }
+    p
 }
 
-macro_rules! operator_new_aligned {
-    ($($name:ident $array:literal)*) => {$(
-        #[unsafe(no_mangle)]
-        pub unsafe extern "C-unwind" fn $name(size: usize, align: usize) -> *mut c_void {
-            let p = aligned::allocate_new(align, size, $array);
-            if p.is_null() {
-                // SAFETY: this name is a C++ operator, so the caller is C++ and can take an
-                // exception. No local here has a destructor that an exception would skip.
-                return unsafe { bad_alloc::new_or_throw(size, kind(align, $array)) };
-            }
-            p
-        }
-    )*};
+/// `delete`. C++ passes NULL or a live block of the matching `new`.
+#[inline(always)]
+unsafe extern "C" fn delete<const ARRAY: bool>(p: *mut c_void) {
+    // SAFETY: C++ passes NULL or a live block of the matching operator new.
+    unsafe { c::delete(p.cast(), ARRAY) }
 }
 
-macro_rules! operator_new_aligned_nothrow {
-    ($($name:ident $array:literal)*) => {$(
-        #[unsafe(no_mangle)]
-        pub unsafe extern "C-unwind" fn $name(size: usize, align: usize, _tag: *const c_void) -> *mut c_void {
-            let p = aligned::allocate_new(align, size, $array);
-            if p.is_null() {
-                // SAFETY: this name is a C++ operator, so the caller is C++ and can take a forced
-                // unwind. No local here has a destructor that it would skip.
-                return unsafe { bad_alloc::new_or_null(size, kind(align, $array)) };
-            }
-            p
-        }
-    )*};
+/// `delete` with a size. C++ passes NULL or a live block of the matching `new`.
+#[cfg(feature = "hardened")]
+unsafe extern "C" fn delete_sized<const ARRAY: bool>(p: *mut c_void, size: usize) {
+    // SAFETY: C++ passes NULL or a live block of the matching operator new.
+    unsafe { c::delete_sized(p.cast(), ARRAY, size) }
 }
 
-macro_rules! operator_delete {
-    ($($name:ident($($extra:ident: $type:ty),*) $array:literal;)*) => {$(
-        #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name(p: *mut c_void $(, $extra: $type)*) {
-            // SAFETY: C++ passes NULL or a live block of the matching operator new.
-            unsafe { c::delete(p.cast(), $array) }
-        }
-    )*};
+#[unsafe(no_mangle)]
+#[unsafe(link_section = ".text.hot.hakmem._Znwm")]
+pub unsafe extern "C-unwind" fn _Znwm(size: usize) -> *mut c_void {
+    // SAFETY: this name is a C++ operator, so the caller is C++ and can take an exception.
+    unsafe { new::<false>(size) }
 }
 
-macro_rules! operator_delete_sized {
-    ($($name:ident($($extra:ident),*) $array:literal;)*) => {$(
-        #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name(p: *mut c_void, size: usize $(, $extra: usize)*) {
-            // SAFETY: C++ passes NULL or a live block of the matching operator new.
-            unsafe { c::delete_sized(p.cast(), $array, size) }
-        }
-    )*};
+#[unsafe(no_mangle)]
+#[unsafe(link_section = ".text.hot.hakmem._ZnwmSt11align_val_t")]
+pub unsafe extern "C-unwind" fn _ZnwmSt11align_val_t(size: usize, align: usize) -> *mut c_void {
+    // SAFETY: this name is a C++ operator, so the caller is C++ and can take an exception.
+    unsafe { new_aligned::<false>(size, align) }
 }
 
-operator_new!(_Znwm false _Znam true);
-operator_new_nothrow!(_ZnwmRKSt9nothrow_t false _ZnamRKSt9nothrow_t true);
-operator_new_aligned!(_ZnwmSt11align_val_t false _ZnamSt11align_val_t true);
-operator_new_aligned_nothrow!(
-    _ZnwmSt11align_val_tRKSt9nothrow_t false _ZnamSt11align_val_tRKSt9nothrow_t true
-);
-operator_delete! {
-    _ZdlPv() false;
-    _ZdaPv() true;
-    _ZdlPvRKSt9nothrow_t(_tag: *const c_void) false;
-    _ZdaPvRKSt9nothrow_t(_tag: *const c_void) true;
-    _ZdlPvSt11align_val_t(_align: usize) false;
-    _ZdaPvSt11align_val_t(_align: usize) true;
-    _ZdlPvSt11align_val_tRKSt9nothrow_t(_align: usize, _tag: *const c_void) false;
-    _ZdaPvSt11align_val_tRKSt9nothrow_t(_align: usize, _tag: *const c_void) true;
+#[unsafe(no_mangle)]
+#[unsafe(link_section = ".text.hot.hakmem._ZdlPv")]
+pub unsafe extern "C" fn _ZdlPv(p: *mut c_void) {
+    // SAFETY: C++ passes NULL or a live block of the matching operator new.
+    unsafe { delete::<false>(p) }
 }
-operator_delete_sized! {
-    _ZdlPvm() false;
-    _ZdaPvm() true;
-    _ZdlPvmSt11align_val_t(_align) false;
-    _ZdaPvmSt11align_val_t(_align) true;
+
+#[unsafe(no_mangle)]
+#[unsafe(link_section = ".text.hot.hakmem._ZdlPvSt11align_val_t")]
+pub unsafe extern "C" fn _ZdlPvSt11align_val_t(p: *mut c_void, _align: usize) {
+    // SAFETY: C++ passes NULL or a live block of the matching operator new.
+    unsafe { delete::<false>(p) }
 }

@@ -55,13 +55,15 @@ fn each_attack_ends_as_the_page_says() {
     }
 }
 
-/// A program may replace some of the C++ operators. hakmem has the others then, and the blocks pass
-/// between both.
+/// A program may replace some of the C++ operators. hakmem's others call them then, and the blocks
+/// pass between both.
 #[test]
 fn a_program_may_have_operators_of_its_own() {
-    let program = compile(Language::Cpp, "own_operators.cpp", Link::Plain);
-    for library in [&library().shared, &hardened()] {
-        let (code, signal, stderr) = attack(&program, "", library);
-        assert_eq!((code, signal), (Some(0), None), "{stderr}");
+    for source in ["own_operators.cpp", "own_headers.cpp"] {
+        let program = compile(Language::Cpp, source, Link::Plain);
+        for library in [&library().shared, &hardened()] {
+            let (code, signal, stderr) = attack(&program, "", library);
+            assert_eq!((code, signal), (Some(0), None), "{source}: {stderr}");
+        }
     }
 }

@@ -4,7 +4,9 @@ use crate::common;
 
 use object::elf;
 use object::read::elf::{Dyn, FileHeader};
-use object::{Endianness, Object, ObjectSymbol};
+use object::{
+    Endianness, Object, ObjectSymbol, ObjectSymbolTable, RelocationFlags, RelocationTarget,
+};
 use std::path::Path;
 
 fn bytes() -> Vec<u8> {
@@ -68,6 +70,33 @@ fn cannot_be_unloaded() {
         flags.iter().any(|flags| flags & elf::DF_1_NODELETE.0 != 0),
         "{flags:x?}"
     );
+}
+
+/// The derived operators find the operator that they end in through a table of data. A call of it
+/// from anywhere else would be the compiler's, which took two functions with the same code for one.
+#[test]
+fn no_function_calls_an_operator_that_a_program_may_replace() {
+    let bytes = bytes();
+    let file = object::read::elf::ElfFile64::<Endianness>::parse(&*bytes).expect("an ELF file");
+    let symbols = file.dynamic_symbol_table().expect("dynamic symbols");
+    let names = |wanted: &[elf::RelocationType]| -> Vec<_> {
+        let all = file.dynamic_relocations().expect("dynamic relocations");
+        all.filter_map(
+            |(_, relocation)| match (relocation.flags(), relocation.target()) {
+                (RelocationFlags::Elf { r_type }, RelocationTarget::Symbol(index)) => {
+                    let symbol = symbols.symbol_by_index(index).expect("a symbol");
+                    let name = symbol.name().expect("UTF-8").to_owned();
+                    (wanted.contains(&r_type) && name.starts_with("_Z")).then_some(name)
+                }
+                _ => None,
+            },
+        )
+        .collect()
+    };
+    let found = names(&[elf::R_X86_64_GLOB_DAT, elf::R_AARCH64_GLOB_DAT]);
+    assert_eq!(found.len(), 8, "the table has these: {found:?}");
+    let called = names(&[elf::R_X86_64_JUMP_SLOT, elf::R_AARCH64_JUMP_SLOT]);
+    assert!(called.is_empty(), "{called:?}");
 }
 
 fn dynamic(tag: elf::DynamicTag) -> Vec<u64> {

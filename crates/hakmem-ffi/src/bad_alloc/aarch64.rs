@@ -1,8 +1,7 @@
 //! The handler loop for aarch64: its instructions.
 
-/// Saves the arguments, and runs the loop. Continues behind it with a block in x0, or at label 3 if
-/// there is no handler.
-macro_rules! try_again {
+/// Makes the frame, and saves the registers that `try_again` uses.
+macro_rules! enter {
     () => {
         concat!(
             "stp x29, x30, [sp, #-32]!\n",
@@ -13,6 +12,15 @@ macro_rules! try_again {
             "stp x19, x20, [sp, #16]\n",
             ".cfi_offset x19, -16\n",
             ".cfi_offset x20, -8\n",
+        )
+    };
+}
+
+/// Keeps the arguments, and runs the loop. Continues behind it with a block in x0, or at label 3 if
+/// there is no handler.
+macro_rules! try_again {
+    () => {
+        concat!(
             "mov x19, x0\n",
             "mov x20, x1\n",
             "2:\n",
@@ -27,7 +35,14 @@ macro_rules! try_again {
     };
 }
 
-/// Restores the registers that `try_again` saved, and returns.
+/// Calls the operator that `choose` of the derived operators found.
+macro_rules! call_chosen {
+    () => {
+        "blr x16"
+    };
+}
+
+/// Restores the registers that `enter` saved, and returns.
 macro_rules! leave {
     () => {
         concat!(
@@ -50,7 +65,7 @@ macro_rules! throw {
     };
 }
 
-/// The frame as `new_or_null` left it. Ends the exception in x0, and leaves NULL there.
+/// The frame as `enter` left it. Ends the exception in x0, and leaves NULL there.
 macro_rules! land {
     () => {
         concat!(
@@ -65,4 +80,4 @@ macro_rules! land {
     };
 }
 
-pub(super) use {land, leave, throw, try_again};
+pub(super) use {call_chosen, enter, land, leave, throw, try_again};

@@ -14,7 +14,7 @@
 //!    tables and nothing to clean up.
 //! 2. In the nothrow form `personality` stops the exception in this frame, and the loop returns
 //!    NULL. It checks no type: a handler may only throw bad_alloc and types derived from it
-//!    ([new.handler]).
+//!    ([new.handler]), and the C++ library's own forms stop all that an operator throws.
 
 use super::personality::{caught, personality};
 use super::{arch, handler, retry, thrower};
@@ -30,6 +30,7 @@ use core::ffi::c_void;
 pub unsafe extern "C-unwind" fn new_or_throw(size: usize, kind: usize) -> *mut c_void {
     naked_asm!(
         ".cfi_startproc",
+        arch::enter!(),
         arch::try_again!(),
         ".cfi_remember_state",
         arch::leave!(),
@@ -54,6 +55,7 @@ pub unsafe extern "C-unwind" fn new_or_null(size: usize, kind: usize) -> *mut c_
     naked_asm!(
         ".cfi_startproc",
         ".cfi_personality 0x1b, {personality}", // pc-relative in four bytes: it is in this library
+        arch::enter!(),
         arch::try_again!(), // a handler may end at landing_pad
         "3:", // the register of results has the block, or NULL for want of a handler
         arch::leave!(),
@@ -64,11 +66,30 @@ pub unsafe extern "C-unwind" fn new_or_null(size: usize, kind: usize) -> *mut c_
     )
 }
 
-/// Where the unwinder continues after a handler's exception: in the frame of `new_or_null`, with
-/// the exception in the register of results.
+/// A derived nothrow form in a program that has the operator it calls: `choose` found that one. The
+/// registers of arguments are as the form got them. NULL if the operator throws.
 ///
 /// # Safety
-/// Only the unwinder jumps here, with the frame of `new_or_null`.
+/// Only the derived forms jump here. Their caller is C++, or can take a forced unwind.
+#[cold]
+#[unsafe(naked)]
+pub unsafe extern "C-unwind" fn chosen_or_null() {
+    naked_asm!(
+        ".cfi_startproc",
+        ".cfi_personality 0x1b, {personality}",
+        arch::enter!(),
+        arch::call_chosen!(), // it may end at landing_pad
+        arch::leave!(),
+        ".cfi_endproc",
+        personality = sym personality,
+    )
+}
+
+/// Where the unwinder continues after an exception of a handler or of an operator: in the frame of
+/// `new_or_null` or `chosen_or_null`, with the exception in the register of results.
+///
+/// # Safety
+/// Only the unwinder jumps here, with such a frame.
 #[cold]
 #[unsafe(naked)]
 pub unsafe extern "C" fn landing_pad() {

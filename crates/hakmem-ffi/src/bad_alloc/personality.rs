@@ -1,4 +1,5 @@
-//! What stops an exception in the frame of `new_or_null`: the same on every processor.
+//! What stops an exception in the frames of `new_or_null` and `chosen_or_null`: the same on every
+//! processor.
 
 use super::handler_loop::landing_pad;
 use super::{Function, find, find_cxx, no_runtime};
@@ -17,8 +18,7 @@ fn is_cxx(class: u64) -> bool {
     (class >> 8) & 0xFF_FFFF == u64::from_be_bytes(*b"\0\0\0\0\0C++")
 }
 
-/// Stops C++ exceptions in the frame of `new_or_null` and lets cancellation and thread exit
-/// through.
+/// Stops C++ exceptions in its frame, and lets cancellation and thread exit through.
 #[cold]
 pub unsafe extern "C" fn personality(
     _version: c_int,

@@ -1,8 +1,7 @@
 //! The handler loop for x86-64: its instructions.
 
-/// Saves the arguments, and runs the loop. Continues behind it with a block in rax, or at label 3
-/// if there is no handler.
-macro_rules! try_again {
+/// Makes the frame, and saves the registers that `try_again` uses.
+macro_rules! enter {
     () => {
         concat!(
             "push rbx\n",
@@ -13,6 +12,15 @@ macro_rules! try_again {
             ".cfi_rel_offset r14, 0\n",
             "push rsi\n", // for the stack's alignment
             ".cfi_adjust_cfa_offset 8\n",
+        )
+    };
+}
+
+/// Keeps the arguments, and runs the loop. Continues behind it with a block in rax, or at label 3
+/// if there is no handler.
+macro_rules! try_again {
+    () => {
+        concat!(
             "mov rbx, rdi\n",
             "mov r14, rsi\n",
             "2:\n",
@@ -29,7 +37,14 @@ macro_rules! try_again {
     };
 }
 
-/// Restores the registers that `try_again` saved, and returns.
+/// Calls the operator that `choose` of the derived operators found.
+macro_rules! call_chosen {
+    () => {
+        "call rax"
+    };
+}
+
+/// Restores the registers that `enter` saved, and returns.
 macro_rules! leave {
     () => {
         concat!(
@@ -53,7 +68,7 @@ macro_rules! throw {
     };
 }
 
-/// The frame as `new_or_null` left it. Ends the exception in rax, and leaves NULL there.
+/// The frame as `enter` left it. Ends the exception in rax, and leaves NULL there.
 macro_rules! land {
     () => {
         concat!(
@@ -67,4 +82,4 @@ macro_rules! land {
     };
 }
 
-pub(super) use {land, leave, throw, try_again};
+pub(super) use {call_chosen, enter, land, leave, throw, try_again};

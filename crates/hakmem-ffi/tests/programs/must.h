@@ -12,7 +12,7 @@ static void missed(const char *what, int line) {
 
 /* The compiler does not see where it points. */
 static unsigned char *hidden(void *p) {
-    unsigned char *volatile q = p;
+    unsigned char *volatile q = (unsigned char *)p;
     return q;
 }
 #endif
