@@ -78,6 +78,36 @@ fn has_huge_pages() -> bool {
     has
 }
 
+/// Two pages of each of many classes, of which the program uses two thirds: more than a segment's
+/// slots.
+fn fill_two_thirds() -> Vec<*mut u8> {
+    const SIZES: [usize; 19] = [
+        32, 48, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 384, 448, 512, 640, 768, 896, 1024,
+    ];
+    SIZES
+        .into_iter()
+        .flat_map(|size| fill(size, SLOT / 3 * 4))
+        .collect()
+}
+
+/// Pages that are carved to two thirds are enough for one heap, and not for several: those of many
+/// threads stay as they are.
+fn pages_of_two_thirds(several: bool) {
+    if !has_huge_pages() {
+        return;
+    }
+    configure(&[c"HAKMEM_THP_FROM_SEGMENTS=1", c"HAKMEM_DECAY_MS=60000"]);
+    if several {
+        free(take(16));
+        thread::spawn(|| free(take(16))).join().unwrap();
+    }
+    let blocks = fill_two_thirds();
+    let (thp, all) = segments();
+    assert!(all > 1);
+    assert_eq!(thp, if several { 0 } else { all - 1 }, "of {all}");
+    blocks.into_iter().for_each(free);
+}
+
 fn filled_pages() {
     if !has_huge_pages() {
         return;
@@ -409,6 +439,30 @@ fn used_again() {
     let large = fill(4 * SLOT, 32 * MIB);
     assert_eq!(segments().0, 0);
     large.into_iter().for_each(free);
+}
+
+#[test]
+#[cfg_attr(
+    feature = "hardened",
+    ignore = "exact figures and places of blocks without tags, of which none waits after its free"
+)]
+fn one_heap_asks_for_huge_pages_before_its_pages_are_full() {
+    alone(
+        "one_heap_asks_for_huge_pages_before_its_pages_are_full",
+        || pages_of_two_thirds(false),
+    );
+}
+
+#[test]
+#[cfg_attr(
+    feature = "hardened",
+    ignore = "exact figures and places of blocks without tags, of which none waits after its free"
+)]
+fn several_heaps_ask_for_huge_pages_once_their_pages_are_full() {
+    alone(
+        "several_heaps_ask_for_huge_pages_once_their_pages_are_full",
+        || pages_of_two_thirds(true),
+    );
 }
 
 #[test]

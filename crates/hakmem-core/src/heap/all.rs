@@ -2,8 +2,8 @@
 
 use super::shared::SharedHeap;
 use super::{Heap, region};
-use crate::backend::arena;
 use crate::backend::owner::HEAP_SHIFT;
+use crate::backend::{arena, segment};
 use crate::base::size_class::CLASS16;
 use crate::base::sync::{
     AtomicPtr, AtomicU64,
@@ -73,7 +73,11 @@ pub fn make(me: u32) -> Option<&'static SharedHeap> {
         (&raw mut (*heap).owner.front.class16).write(CLASS16);
         &*heap
     };
-    heap.begin(MADE.fetch_add(1, Relaxed));
+    let made_before = MADE.fetch_add(1, Relaxed);
+    if made_before == 1 {
+        segment::note_several_heaps();
+    }
+    heap.begin(made_before);
     let heap = heap.shared();
     // Before a thread that tidies idle heaps can find it. That thread would hold the heap, and this
     // one would have none.

@@ -13,7 +13,7 @@ use super::{TOTALS, head_of, rebin};
 use crate::backend::arena::{self, SEGMENT};
 use crate::backend::page::{Meta, NOT_THP, THP, TRIED, UNTOLD};
 use crate::backend::tried;
-use crate::base::sync::{AtomicUsize, Ordering::Relaxed};
+use crate::base::sync::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use crate::os;
 use crate::policy::{self, Thp};
 
@@ -29,9 +29,19 @@ pub(super) const MOST_UNTOLD: usize = 8192;
 /// The most of them in any case. The kernel may fill the holes of further ones again.
 pub(super) const MOST: usize = 2 * MOST_UNTOLD;
 
+/// True if the process has had several heaps.
+#[unsafe(link_section = ".data.hakmem")]
+static SEVERAL_HEAPS: AtomicBool = AtomicBool::new(false);
+
+/// The process has had several heaps.
+pub fn note_several_heaps() {
+    SEVERAL_HEAPS.store(true, Relaxed);
+}
+
 /// Asks for huge pages for a fresh segment, if that pays. Of many threads' little-used pages,
-/// programs touch only the beginning: so half of the bytes of pages must be carved. If pages are
-/// half of what is in use, too, and enough segments' worth of them, a segment for a page asks.
+/// programs touch only the beginning: so three quarters of the bytes of pages must be carved, or
+/// half of them while there is only one heap: it fills what it has before it claims more. If pages
+/// are half of what is in use, too, and enough segments' worth of them, a segment for a page asks.
 /// Programs need not write all of a large or medium block. So any other segment asks up to a bound
 /// (`tried`) if pages are a quarter of what is in use. Else it asks only if others like it were
 /// found full.
@@ -43,7 +53,11 @@ pub(super) fn choose_thp(head: &Meta, n: u32) {
     let in_use = TOTALS.in_use.load(Relaxed);
     let is_page = n == 1 || n == PAGE_SLOTS;
     let half = |part: usize, whole: usize| part * 2 >= whole;
-    let asks = choice == Thp::Auto && half(carved, small * SEGMENT);
+    let is_carved = match SEVERAL_HEAPS.load(Relaxed) {
+        false => half(carved, small * SEGMENT),
+        true => carved * 4 >= small * SEGMENT * 3,
+    };
+    let asks = choice == Thp::Auto && is_carved;
     let is_filled = is_page && small >= from && half(small, in_use);
     let at = head.start().addr();
     let tries = choice == Thp::Auto
