@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
-/// The operators that others end in: see `operators::derived`.
-const OPERATORS: [&str; 8] = [
+/// The C++ operators, which a program may replace. The first eight are those that others end in:
+/// see `operators::derived`.
+const OPERATORS: [&str; 20] = [
     "_Znwm",
     "_Znam",
     "_ZdlPv",
@@ -12,6 +13,18 @@ const OPERATORS: [&str; 8] = [
     "_ZnamSt11align_val_t",
     "_ZdlPvSt11align_val_t",
     "_ZdaPvSt11align_val_t",
+    "_ZnwmRKSt9nothrow_t",
+    "_ZnamRKSt9nothrow_t",
+    "_ZnwmSt11align_val_tRKSt9nothrow_t",
+    "_ZnamSt11align_val_tRKSt9nothrow_t",
+    "_ZdlPvm",
+    "_ZdaPvm",
+    "_ZdlPvmSt11align_val_t",
+    "_ZdaPvmSt11align_val_t",
+    "_ZdlPvRKSt9nothrow_t",
+    "_ZdaPvRKSt9nothrow_t",
+    "_ZdlPvSt11align_val_tRKSt9nothrow_t",
+    "_ZdaPvSt11align_val_tRKSt9nothrow_t",
 ];
 
 fn main() {

@@ -57,8 +57,8 @@ unsafe fn begin(envp: *const *const c_char) {
         life::start(envp);
     }
     #[cfg(feature = "hardened")]
-    if crate::operators::has_own_operators() {
-        c::mix_operators();
+    if !crate::operators::has_own_operators() {
+        c::keep_operators_apart();
     }
 }
 

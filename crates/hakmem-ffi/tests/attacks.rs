@@ -1,9 +1,9 @@
 //! Attacks on the allocator's own data. `docs/security.md` says which the builds stop.
 
 use crate::common;
-use crate::errors::hardened;
+use crate::errors::{hardened, hardened_static};
 
-use common::{Language, Link, compile, finish, library};
+use common::{Language, Link, compile, finish, library, run, target};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::Command;
@@ -59,11 +59,33 @@ fn each_attack_ends_as_the_page_says() {
 /// pass between both.
 #[test]
 fn a_program_may_have_operators_of_its_own() {
-    for source in ["own_operators.cpp", "own_headers.cpp"] {
+    for source in [
+        "own_operators.cpp",
+        "own_headers.cpp",
+        "own_new.cpp",
+        "own_nothrow.cpp",
+    ] {
         let program = compile(Language::Cpp, source, Link::Plain);
         for library in [&library().shared, &hardened()] {
             let (code, signal, stderr) = attack(&program, "", library);
             assert_eq!((code, signal), (Some(0), None), "{source}: {stderr}");
         }
     }
+}
+
+/// A program with the static library cannot replace operators. So it is asked which one made a
+/// block.
+#[test]
+fn the_static_library_tells_operators_apart() {
+    let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs");
+    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("errors-with-static-library");
+    run(target::compiler("c++")
+        .args(["-std=c++17", "-O1", "-fno-builtin", "-pthread", "-w", "-o"])
+        .arg(&program)
+        .arg(tests.join("errors.cpp"))
+        .arg(hardened_static()));
+    let output = finish(Command::new(&program).args(["new_free", "48", "100"]));
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.signal(), Some(libc::SIGABRT), "{stderr}");
+    assert!(stderr.contains("bytes from new"), "{stderr}");
 }

@@ -67,6 +67,11 @@ pub fn hardened() -> PathBuf {
     built_hardened().of("hakmem", ".so")
 }
 
+/// The static library of that build.
+pub fn hardened_static() -> PathBuf {
+    built_hardened().of("hakmem", ".a")
+}
+
 /// What a block in a guarded place does not show: what is not freed, memory of others, and which
 /// function made a block, with which size.
 const NOT_GUARDED: [&str; 9] = [

@@ -38,13 +38,14 @@ static PAD_BITS: [u64; 9] = {
     bits
 };
 
-/// True if the program has C++ operators of its own.
-static MIXED: AtomicBool = AtomicBool::new(false);
+/// True if the program has no C++ operators of its own. Until that is known, it may have some: the
+/// constructors of other libraries may come first.
+static APART: AtomicBool = AtomicBool::new(false);
 
-/// Notes that the program has C++ operators of its own. From now on, C's functions and all
+/// Notes that the program has no C++ operators of its own. Until then, C's functions and all
 /// operators may free each other's blocks, with any size: see [`Origin::may_be_freed_by`].
-pub fn mix() {
-    MIXED.store(true, Relaxed);
+pub fn keep_apart() {
+    APART.store(true, Relaxed);
 }
 
 /// Which function made a block, and for Rust with which alignment. Another kind of function, or one
@@ -71,10 +72,10 @@ impl Origin {
         (self.0 & 3 == RUST).then(|| 1 << (self.0 >> 2))
     }
 
-    /// True if a program with C++ operators of its own may free by `by` what this made: its
-    /// operators call C's functions, and those that it does not replace are hakmem's.
+    /// True if the program may have C++ operators of its own, and may then free by `by` what this
+    /// made: its operators call C's functions, and those that it does not replace are hakmem's.
     pub fn may_be_freed_by(self, by: Self) -> bool {
-        MIXED.load(Relaxed) && self.align().is_none() && by.align().is_none()
+        !APART.load(Relaxed) && self.align().is_none() && by.align().is_none()
     }
 
     /// Its name in reports: what allocated the block.

@@ -67,11 +67,19 @@ macro_rules! begin {
 /// Adds one: whether the operator of this name is not this library's.
 #[cfg(feature = "hardened")]
 macro_rules! differs {
-    ($basic:literal) => {
+    ($name:literal) => {
         concat!(
-            $crate::operators::arch::load!("x16", $basic),
-            $crate::operators::arch::load!("x17", "hakmem_own", $basic),
+            ".weak hakmem_own",
+            $name,
+            "\n",
+            ".hidden hakmem_own",
+            $name,
+            "\n",
+            $crate::operators::arch::load!("x16", $name),
+            $crate::operators::arch::load!("x17", "hakmem_own", $name),
             "eor x16, x16, x17\n",
+            "cmp x17, #0\n",
+            "csel x16, x16, xzr, ne\n", // no difference as well if x17 is 0
             "orr x0, x0, x16\n",
         )
     };

@@ -2,7 +2,8 @@
 //!
 //! 1. Each jumps to the operator that the standard names. The dynamic linker knows where that is:
 //!    in this library, or in the program that replaced it. build.rs lists the eight names that are
-//!    jumped to, so that the linker does not bind them here.
+//!    jumped to, so that the linker does not bind them here. For the hardened build it lists all
+//!    forms: that one asks whether the program has any of them.
 //! 2. The forms with nothrow stop the exception of a program's operator, and return NULL. Without
 //!    such an operator they need no exception, and so no C++ runtime.
 //! 3. The hardened build keeps the array forms apart from the plain ones, and checks sizes. So
@@ -89,8 +90,8 @@ nothrow! {
         new_aligned_nothrow true;
 }
 
-/// True if the program has one of the operators that others end in. Those that it does not replace
-/// are ours.
+/// True if the program has an operator of its own, of any form. Those that it does not replace are
+/// ours.
 #[cfg(feature = "hardened")]
 pub fn has_own_operators() -> bool {
     #[unsafe(naked)]
@@ -105,6 +106,18 @@ pub fn has_own_operators() -> bool {
             differs!("_ZnamSt11align_val_t"),
             differs!("_ZdlPvSt11align_val_t"),
             differs!("_ZdaPvSt11align_val_t"),
+            differs!("_ZnwmRKSt9nothrow_t"),
+            differs!("_ZnamRKSt9nothrow_t"),
+            differs!("_ZnwmSt11align_val_tRKSt9nothrow_t"),
+            differs!("_ZnamSt11align_val_tRKSt9nothrow_t"),
+            differs!("_ZdlPvm"),
+            differs!("_ZdaPvm"),
+            differs!("_ZdlPvmSt11align_val_t"),
+            differs!("_ZdaPvmSt11align_val_t"),
+            differs!("_ZdlPvRKSt9nothrow_t"),
+            differs!("_ZdaPvRKSt9nothrow_t"),
+            differs!("_ZdlPvSt11align_val_tRKSt9nothrow_t"),
+            differs!("_ZdaPvSt11align_val_tRKSt9nothrow_t"),
             end!(),
         )
     }

@@ -59,14 +59,23 @@ macro_rules! begin {
 /// Adds one: whether the operator of this name is not this library's.
 #[cfg(feature = "hardened")]
 macro_rules! differs {
-    ($basic:literal) => {
+    ($name:literal) => {
         concat!(
+            ".weak hakmem_own",
+            $name,
+            "\n",
+            ".hidden hakmem_own",
+            $name,
+            "\n",
             "mov rcx, qword ptr [rip + ",
-            $basic,
+            $name,
             "@GOTPCREL]\n",
-            "xor rcx, qword ptr [rip + hakmem_own",
-            $basic,
+            "mov rdx, qword ptr [rip + hakmem_own",
+            $name,
             "@GOTPCREL]\n",
+            "xor rcx, rdx\n",
+            "test rdx, rdx\n",
+            "cmovz rcx, rdx\n", // no difference as well if rdx is 0
             "or rax, rcx\n",
         )
     };

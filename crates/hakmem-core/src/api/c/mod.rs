@@ -93,12 +93,12 @@ pub unsafe fn delete_sized(p: *mut u8, is_array: bool, size: usize) {
     }
 }
 
-/// The program has C++ operators of its own, which call C's functions. It may have replaced only
-/// some of them. So the hardened build no longer asks which of C's functions and operators made a
-/// block that another one frees.
-pub fn mix_operators() {
+/// The program has no C++ operators of its own. So from now on the hardened build asks which of C's
+/// functions and operators made a block that another one frees. A program may have replaced only
+/// some operators, by some that call C's functions, and they may run before the library's start.
+pub fn keep_operators_apart() {
     if harden::ON {
-        harden::tag::mix();
+        harden::tag::keep_apart();
     }
 }
 
