@@ -7,7 +7,8 @@
 //!    with `panic = "abort"` the compiler takes its functions for never unwinding. So the loop is
 //!    assembly with unwind tables of its own, reached by a tail call.
 //! 2. This file has the parts that never unwind.
-//! 3. `find` searches the C++ runtime when it is needed: C programs do not have it.
+//! 3. `find` searches the C++ runtime when it is needed: C programs do not have it. A process may
+//!    have two, each with an unwinder, if plug-ins bring them. So it searches for the caller.
 
 #[cfg_attr(target_arch = "x86_64", path = "bad_alloc/x86_64.rs")]
 #[cfg_attr(target_arch = "aarch64", path = "bad_alloc/aarch64.rs")]
@@ -18,24 +19,30 @@ mod personality;
 pub use handler_loop::{chosen_or_null, new_or_null, new_or_throw};
 
 use crate::{aligned, out};
-use core::ffi::{CStr, c_void};
+use core::ffi::{CStr, c_char, c_void};
 
 /// A function of the C++ runtime whose type only its caller knows.
 type Function = *mut c_void;
 
-/// Searches a function in the program's libraries, then in `library`, which a plug-in may have
-/// loaded for itself alone. NULL if there is none.
+/// A function in the program's libraries. NULL if there is none.
 #[cold]
-fn find(name: &CStr, library: &CStr) -> Function {
+fn find_global(name: &CStr) -> Function {
+    // SAFETY: `name` is a C string, and dlsym only reads it.
+    unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) }
+}
+
+/// A function in the library of this file name, if it is loaded, and in those that it needs. NULL
+/// if there is none.
+///
+/// # Safety
+/// `library` is a C string.
+#[cold]
+unsafe fn find_in(library: *const c_char, name: &CStr) -> Function {
     // SAFETY: both names are C strings, and dlsym gets a handle of dlopen that is not NULL.
     // RTLD_NOLOAD loads nothing, so no constructor runs. The handle is never closed, so the library
     // and the function stay.
     unsafe {
-        let p = libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr());
-        if !p.is_null() {
-            return p;
-        }
-        let handle = libc::dlopen(library.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD);
+        let handle = libc::dlopen(library, libc::RTLD_LAZY | libc::RTLD_NOLOAD);
         if handle.is_null() {
             return handle;
         }
@@ -43,20 +50,41 @@ fn find(name: &CStr, library: &CStr) -> Function {
     }
 }
 
-/// A function of libstdc++, or of libc++ where that is the one in use.
+/// [`find_in`] the library that has the code at `caller`.
 #[cold]
-fn find_cxx(name: &CStr) -> Function {
-    [c"libstdc++.so.6", c"libc++.so.1", c"libc++abi.so.1"]
-        .iter()
-        .map(|library| find(name, library))
-        .find(|p| !p.is_null())
-        .unwrap_or(core::ptr::null_mut())
+fn find_for(caller: *const c_void, name: &CStr) -> Function {
+    // SAFETY: Dl_info is a struct of raw pointers, for which all zeroes are valid.
+    let mut info: libc::Dl_info = unsafe { core::mem::zeroed() };
+    // SAFETY: dladdr accepts any address, and `info` is a local variable that it may write.
+    let found = unsafe { libc::dladdr(caller, &mut info) };
+    if found == 0 || info.dli_fname.is_null() {
+        return core::ptr::null_mut();
+    }
+    // SAFETY: dladdr found a library, and its file name is a C string that stays as long as that.
+    unsafe { find_in(info.dli_fname, name) }
 }
 
-/// The installed new_handler, or NULL.
+/// A function of the C++ runtime that the code at `caller` uses: that of the program, as for the
+/// loader, or of a plug-in that loaded one for itself alone. Else of any runtime.
 #[cold]
-extern "C" fn handler() -> Function {
-    let get = find_cxx(c"_ZSt15get_new_handlerv");
+fn find_cxx(caller: *const c_void, name: &CStr) -> Function {
+    let any = || {
+        [c"libstdc++.so.6", c"libc++.so.1", c"libc++abi.so.1"]
+            .iter()
+            // SAFETY: these are C strings.
+            .map(|library| unsafe { find_in(library.as_ptr(), name) })
+            .find(|p| !p.is_null())
+            .unwrap_or(core::ptr::null_mut())
+    };
+    let found = [find_global(name), find_for(caller, name)];
+    let found = found.into_iter().find(|p| !p.is_null());
+    found.unwrap_or_else(any)
+}
+
+/// The new_handler that the code at `caller` installed, or NULL.
+#[cold]
+extern "C" fn handler(caller: *const c_void) -> Function {
+    let get = find_cxx(caller, c"_ZSt15get_new_handlerv");
     if get.is_null() {
         return get;
     }
@@ -82,10 +110,10 @@ pub const fn kind(align: usize, is_array: bool) -> usize {
     if is_array { align | ARRAY } else { align }
 }
 
-/// `std::__throw_bad_alloc`.
+/// `std::__throw_bad_alloc`, for the code at `caller`.
 #[cold]
-extern "C" fn thrower() -> Function {
-    let throw = find_cxx(c"_ZSt17__throw_bad_allocv");
+extern "C" fn thrower(caller: *const c_void) -> Function {
+    let throw = find_cxx(caller, c"_ZSt17__throw_bad_allocv");
     if throw.is_null() {
         no_runtime();
     }

@@ -24,6 +24,7 @@ macro_rules! try_again {
             "mov x19, x0\n",
             "mov x20, x1\n",
             "2:\n",
+            "ldr x0, [sp, #8]\n", // the caller
             "bl {handler}\n",
             "cbz x0, 3f\n",
             "blr x0\n",
@@ -61,7 +62,7 @@ macro_rules! leave {
 /// Gets the function that throws, and calls it.
 macro_rules! throw {
     () => {
-        "bl {thrower}\nblr x0\nbrk #1"
+        "ldr x0, [sp, #8]\nbl {thrower}\nblr x0\nbrk #1"
     };
 }
 
@@ -74,10 +75,18 @@ macro_rules! land {
             ".cfi_offset x30, -24\n",
             ".cfi_offset x19, -16\n",
             ".cfi_offset x20, -8\n",
+            "ldr x1, [sp, #8]\n",
             "bl {caught}\n",
             "mov x0, xzr\n",
         )
     };
 }
 
-pub(super) use {call_chosen, enter, land, leave, throw, try_again};
+/// Continues with `stop`, which gets its return address behind the arguments.
+macro_rules! pass_caller {
+    () => {
+        "mov x5, x30\nb {stop}"
+    };
+}
+
+pub(super) use {call_chosen, enter, land, leave, pass_caller, throw, try_again};

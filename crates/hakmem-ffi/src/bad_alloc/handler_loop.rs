@@ -16,7 +16,7 @@
 //!    NULL. It checks no type: a handler may only throw bad_alloc and types derived from it
 //!    ([new.handler]), and the C++ library's own forms stop all that an operator throws.
 
-use super::personality::{caught, personality};
+use super::personality::{caught, stop};
 use super::{arch, handler, retry, thrower};
 use core::arch::naked_asm;
 use core::ffi::c_void;
@@ -100,4 +100,15 @@ pub unsafe extern "C" fn landing_pad() {
         ".cfi_endproc",
         caught = sym caught,
     )
+}
+
+/// The personality routine of these frames: `stop`, with the address that it returns to, which is
+/// in the unwinder.
+///
+/// # Safety
+/// Only the unwinder calls this.
+#[cold]
+#[unsafe(naked)]
+unsafe extern "C" fn personality() {
+    naked_asm!(".cfi_startproc", arch::pass_caller!(), ".cfi_endproc", stop = sym stop)
 }

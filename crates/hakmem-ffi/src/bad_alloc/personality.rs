@@ -2,7 +2,7 @@
 //! processor.
 
 use super::handler_loop::landing_pad;
-use super::{Function, find, find_cxx, no_runtime};
+use super::{Function, find_cxx, find_for, find_global, find_in, no_runtime};
 use core::ffi::{CStr, c_int, c_void};
 
 // The Itanium C++ ABI's exception handling interface, level I.
@@ -18,19 +18,22 @@ fn is_cxx(class: u64) -> bool {
     (class >> 8) & 0xFF_FFFF == u64::from_be_bytes(*b"\0\0\0\0\0C++")
 }
 
-/// Stops C++ exceptions in its frame, and lets cancellation and thread exit through.
+/// Stops C++ exceptions in its frame, and lets cancellation and thread exit through. `context` is
+/// of the unwinder that has the code at `caller`, and another one does not know it.
 #[cold]
-pub unsafe extern "C" fn personality(
+pub unsafe extern "C" fn stop(
     _version: c_int,
     actions: c_int,
     class: u64,
     exception: *mut c_void,
     context: *mut c_void,
+    caller: *const c_void,
 ) -> c_int {
     if actions & FORCE_UNWIND != 0 || !is_cxx(class) {
         return CONTINUE_UNWIND;
     }
-    let (set_gr, set_ip) = (find_unwind(c"_Unwind_SetGR"), find_unwind(c"_Unwind_SetIP"));
+    let find = |name| find_unwind(caller, name);
+    let (set_gr, set_ip) = (find(c"_Unwind_SetGR"), find(c"_Unwind_SetIP"));
     if set_gr.is_null() || set_ip.is_null() {
         return CONTINUE_UNWIND;
     }
@@ -54,14 +57,21 @@ pub unsafe extern "C" fn personality(
     INSTALL_CONTEXT
 }
 
-fn find_unwind(name: &CStr) -> Function {
-    find(name, c"libgcc_s.so.1")
+/// A function of the unwinder that has the code at `caller`. If it is a part of the program, of one
+/// that is like it.
+fn find_unwind(caller: *const c_void, name: &CStr) -> Function {
+    // SAFETY: the name is a C string.
+    let of_gcc = || unsafe { find_in(c"libgcc_s.so.1".as_ptr(), name) };
+    let found = [find_for(caller, name), find_global(name)];
+    let found = found.into_iter().find(|p| !p.is_null());
+    found.unwrap_or_else(of_gcc)
 }
 
-/// Ends the exception, as an empty `catch (...)` does.
+/// Ends the exception, as an empty `catch (...)` does in the code at `caller`.
 #[cold]
-pub extern "C" fn caught(exception: *mut c_void) {
-    let (begin, end) = (find_cxx(c"__cxa_begin_catch"), find_cxx(c"__cxa_end_catch"));
+pub extern "C" fn caught(exception: *mut c_void, caller: *const c_void) {
+    let find = |name| find_cxx(caller, name);
+    let (begin, end) = (find(c"__cxa_begin_catch"), find(c"__cxa_end_catch"));
     if begin.is_null() || end.is_null() {
         no_runtime();
     }

@@ -24,6 +24,7 @@ macro_rules! try_again {
             "mov rbx, rdi\n",
             "mov r14, rsi\n",
             "2:\n",
+            "mov rdi, [rsp + 24]\n", // the caller
             "call {handler}\n",
             "test rax, rax\n",
             "jz 3f\n",
@@ -64,7 +65,7 @@ macro_rules! leave {
 /// Gets the function that throws, and calls it.
 macro_rules! throw {
     () => {
-        "call {thrower}\ncall rax\nud2"
+        "mov rdi, [rsp + 24]\ncall {thrower}\ncall rax\nud2"
     };
 }
 
@@ -76,10 +77,18 @@ macro_rules! land {
             ".cfi_offset rbx, -16\n",
             ".cfi_offset r14, -24\n",
             "mov rdi, rax\n",
+            "mov rsi, [rsp + 24]\n",
             "call {caught}\n",
             "xor eax, eax\n",
         )
     };
 }
 
-pub(super) use {call_chosen, enter, land, leave, throw, try_again};
+/// Continues with `stop`, which gets its return address behind the arguments.
+macro_rules! pass_caller {
+    () => {
+        "mov r9, [rsp]\njmp {stop}"
+    };
+}
+
+pub(super) use {call_chosen, enter, land, leave, pass_caller, throw, try_again};
