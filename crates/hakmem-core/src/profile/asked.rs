@@ -5,7 +5,7 @@
 //! its request. The thread that has the books then fulfils it, once it has let go of the books and
 //! of all locks.
 
-use super::Busy;
+use super::{Busy, late};
 use crate::base::sync::{
     AtomicPtr,
     Ordering::{AcqRel, Acquire, Relaxed, Release},
@@ -43,9 +43,11 @@ pub fn dump_soon(write: Write) {
     fulfil();
 }
 
-/// Fulfils a request, if there is one. The caller was in the books, and holds no lock.
+/// Frees the samples that wait for the books, and fulfils a request, if there is one. The caller
+/// was in the books, and holds no lock.
 #[inline]
 pub(super) fn after_a_change() {
+    late::free_all();
     if !ASKED.load(Relaxed).is_null() {
         fulfil();
     }

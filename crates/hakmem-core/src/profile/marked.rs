@@ -1,9 +1,10 @@
 //! Samples that are large or huge blocks, and the frees of all samples.
 
 use super::asked::after_a_change;
+use super::late;
 use super::probe;
 use super::sampler::Sampler;
-use super::table::with_books;
+use super::table::{Books, is_given_up, with_books};
 use crate::backend::page::{Kind, Meta};
 use crate::base::size_class::CLASSES;
 use crate::base::usage;
@@ -73,46 +74,63 @@ pub enum Freed {
 #[cold]
 #[inline(never)]
 pub unsafe fn freed(p: *mut u8, meta: &Meta) -> Freed {
-    let (head, kind) = (meta.head(), meta.kind());
-    let is_small = head.kind() == Kind::Sampled;
+    let kind = meta.kind();
+    let is_small = meta.head().kind() == Kind::Sampled;
     let is_marked = matches!(kind, Kind::SampledLarge | Kind::SampledHuge) && p == meta.start();
     if !is_small && !is_marked {
         return Freed::NoSample;
     }
-    let done = with_books(|books| {
-        let Some(bucket) = books.remove(p.addr()) else { return Freed::NoSample };
-        books.count_freed(bucket);
-        let (size, interval) = books.kind_of(bucket);
-        probe::free(p.addr(), size, interval);
-        if is_marked {
-            meta.set_kind(plain(kind));
-            return Freed::Unmarked;
-        }
-        // SAFETY: `remove` found the block among the live samples, so `pages.take` gave it and
-        // nobody gave it back. `head` is its page. The caller gives it up.
-        let size = unsafe { books.pages.give(head, p.cast()) };
-        usage::add(-(size as i64), 0);
-        Freed::Done
-    });
-    after_a_change();
-    match done {
+    // SAFETY: the caller gives the sample up.
+    let done = with_books(|books| unsafe { take_out(books, p, meta) });
+    let done = match done {
         Some(done) => done,
-        // The thread is in a signal handler (rule 2), or a child gave the books up: a small sample
-        // is lost.
-        None if is_small => Freed::Done,
-        None => {
+        // A child gave the books up: a small sample is lost.
+        None if is_given_up() && is_small => Freed::Done,
+        None if is_given_up() => {
             meta.set_kind(plain(kind));
             Freed::Unmarked
         }
+        None => {
+            // SAFETY: the caller gives the sample up.
+            unsafe { late::put(p) };
+            Freed::Done
+        }
+    };
+    after_a_change();
+    done
+}
+
+/// Takes the sample at `p`, in the slot of `meta`, out of the books: see [`freed`].
+///
+/// # Safety
+/// As [`freed`].
+pub(super) unsafe fn take_out(books: &mut Books, p: *mut u8, meta: &Meta) -> Freed {
+    let Some(bucket) = books.remove(p.addr()) else { return Freed::NoSample };
+    books.count_freed(bucket);
+    let (size, interval) = books.kind_of(bucket);
+    probe::free(p.addr(), size, interval);
+    let head = meta.head();
+    if head.kind() != Kind::Sampled {
+        meta.set_kind(plain(meta.kind()));
+        return Freed::Unmarked;
     }
+    // SAFETY: `remove` found the block among the live samples, so `pages.take` gave it and nobody
+    // gave it back. `head` is its page. The caller gives it up.
+    let size = unsafe { books.pages.give(head, p.cast()) };
+    usage::add(-(size as i64), 0);
+    Freed::Done
 }
 
 /// Resizes the sample at `meta`, a large or huge block, by `resize`, which must find a plain block.
 /// Whether `resize` moves it or not, it is then a new allocation, and the caller may sample it.
-/// None: nothing has changed.
+/// None: nothing has changed, also where this thread cannot have the books now.
 pub fn resize<R>(meta: &Meta, resize: impl FnOnce() -> Option<R>) -> Option<R> {
     let (at, kind) = (meta.start().addr(), meta.kind());
-    let bucket = with_books(|books| books.remove(at)).flatten();
+    let removed = with_books(|books| books.remove(at));
+    if removed.is_none() && !is_given_up() {
+        return None; // Else the books would have the sample for ever.
+    }
+    let bucket = removed.flatten();
     meta.set_kind(plain(kind));
     let resized = resize();
     if let Some(bucket) = bucket {

@@ -2,6 +2,7 @@
 
 extern crate std;
 use super::*;
+use crate::base::usage;
 use crate::testing::alone;
 use crate::testing::in_child;
 use std::vec::Vec;
@@ -27,8 +28,7 @@ fn taken() -> u64 {
     table::with_books(|books| books.buckets().map(|(bucket, _)| bucket.taken).sum()).unwrap()
 }
 
-/// Rule 2: a signal handler that interrupts the profile. Only a small sample that it frees is
-/// lost. The test runs in a process of its own, as a profile never ends.
+/// Rule 2: a signal handler that interrupts the profile. The test runs in a process of its own, as a profile never ends.
 #[test]
 fn whoever_interrupts_the_profile_is_served() {
     alone("profile::tests::whoever_interrupts_the_profile_is_served", while_the_lock_is_held);
@@ -70,6 +70,58 @@ fn counts() -> (u64, u64, u64) {
         (sum(|bucket| bucket.taken), sum(|bucket| bucket.freed), books.lost)
     };
     table::with_books(of).unwrap()
+}
+
+/// True if the books have a live sample at `p`.
+fn is_live(p: *mut u8) -> bool {
+    let find = |books: &mut table::Books| {
+        let found = books.remove(p.addr());
+        if let Some(bucket) = found {
+            books.put(p.addr(), bucket);
+        }
+        found.is_some()
+    };
+    table::with_books(find).unwrap()
+}
+
+/// What a signal handler freed goes back with the next sample.
+#[test]
+fn samples_freed_without_the_books_are_freed_later() {
+    sampled(|| {
+        free(take(64)); // Makes what the books need.
+        let ours = SIZES.map(take);
+        let live = usage::live().0;
+        table::with_books(|_| ours.iter().for_each(|&p| free(p)));
+        assert!(ours.iter().all(|&p| is_live(p)), "they wait");
+        free(take(64));
+        assert!(!ours.iter().any(|&p| is_live(p)));
+        assert!(
+            usage::live().0 + SIZES.iter().sum::<usize>() as u64 <= live,
+            "and their memory is free"
+        );
+    });
+}
+
+/// A fork that takes long: other threads do not wait for its end, and lose nothing.
+#[test]
+fn samples_freed_during_a_long_fork_are_freed_later() {
+    sampled(|| {
+        let ours = SIZES.map(take);
+        let turn = std::sync::Barrier::new(2);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                table::before_fork();
+                turn.wait();
+                turn.wait();
+                table::release_after_fork();
+            });
+            turn.wait();
+            ours.iter().for_each(|&p| free(p));
+            turn.wait();
+        });
+        free(take(64));
+        assert!(!ours.iter().any(|&p| is_live(p)));
+    });
 }
 
 /// In the child, live samples count as taken from the start.
