@@ -28,8 +28,8 @@ fn taken() -> u64 {
     table::with_books(|books| books.buckets().map(|(bucket, _)| bucket.taken).sum()).unwrap()
 }
 
-/// Rule 2: a signal handler that interrupts the profile. The test runs in a process of its own, as a
-/// profile never ends.
+/// Rule 2: a signal handler that interrupts the profile. The test runs in a process of its own, as
+/// a profile never ends.
 #[test]
 fn whoever_interrupts_the_profile_is_served() {
     alone("profile::tests::whoever_interrupts_the_profile_is_served", while_the_lock_is_held);
