@@ -79,10 +79,12 @@ impl Locked {
     /// Takes up to `count` blocks of `class` for a scope, as many as the limit allows and as one
     /// list may have.
     pub(super) fn take_some(&self, class: usize, count: u64) -> Result<Taken, Refusal> {
-        let size = u64::from(SIZES[class]);
+        let (size, figures) = (u64::from(SIZES[class]), &self.heap.figures);
+        let peak = figures.peak.get();
         let count = self.charge(Way::Routed, count, size).ok_or(Refusal::Limit)?;
         let (first, zero) = self.take_block(Way::Routed, class).inspect_err(|_| {
             self.uncharge(Way::Routed, count, size);
+            figures.peak.set(peak);
         })?;
         let (mut list, mut taken) = (core::ptr::null_mut::<Block>(), 1);
         while taken < count && self.goes_on(class, first) {
@@ -94,6 +96,8 @@ impl Locked {
             taken += 1;
         }
         self.uncharge(Way::Routed, count - taken, size);
+        // What was charged and not taken was never live.
+        figures.peak.set(peak.max(figures.live.get()));
         Ok(Taken { first, zero, list, taken, goes_on: self.goes_on(class, first) })
     }
 
