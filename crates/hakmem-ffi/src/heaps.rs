@@ -85,10 +85,8 @@ pub unsafe extern "C" fn hakmem_heap_calloc(
     n: usize,
     size: usize,
 ) -> *mut c_void {
-    let Some(size) = n.checked_mul(size) else {
-        errno::set(libc::ENOMEM);
-        return null_mut();
-    };
+    // No heap has so many bytes. One that was deleted is found all the same.
+    let size = n.checked_mul(size).unwrap_or(usize::MAX);
     // SAFETY: the caller says that `heap` is NULL or from hakmem_heap_new, which gives handles of
     // `heaps::new`. The alignment is a power of two.
     unsafe { heaps::allocate(heap.cast(), 16, size, true).cast() }
@@ -105,6 +103,9 @@ pub unsafe extern "C" fn hakmem_heap_aligned_alloc(
     size: usize,
 ) -> *mut c_void {
     if !alignment.is_power_of_two() {
+        // SAFETY: the caller says that `heap` is NULL or from hakmem_heap_new, which gives handles
+        // of `heaps::new`.
+        unsafe { heaps::check(heap.cast()) };
         errno::set(libc::EINVAL);
         return null_mut();
     }

@@ -4,8 +4,12 @@
 #include <errno.h>
 #include <pthread.h>
 #include <malloc.h>
+#include <signal.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 static struct hakmem_heap_stats stats(struct hakmem_heap *heap) {
     struct hakmem_heap_stats now;
@@ -81,8 +85,32 @@ static void scopes(void) {
     CHECK("all_are_back", stats(outer).live_bytes == 0 && hakmem_heap_delete(outer) == 0);
 }
 
+/* A call with a heap that was deleted ends the process, also one that could not succeed. */
+static int ends(int call) {
+    int status = 0;
+    pid_t child = fork();
+    if (child == 0) {
+        struct hakmem_heap *heap = hakmem_heap_new("deleted", 0);
+        close(2);
+        hakmem_heap_delete(heap);
+        switch (call) {
+        case 0: hakmem_heap_malloc(heap, 1); break;
+        case 1: hakmem_heap_calloc(heap, SIZE_MAX, 2); break;
+        case 2: hakmem_heap_aligned_alloc(heap, 3, 1); break;
+        default: hakmem_heap_free(heap, NULL);
+        }
+        _exit(0);
+    }
+    waitpid(child, &status, 0);
+    return WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT;
+}
+
 int main(void) {
     blocks();
     scopes();
+    CHECK("deleted_malloc", ends(0));
+    CHECK("deleted_calloc_too_large", ends(1));
+    CHECK("deleted_aligned_alloc_not_aligned", ends(2));
+    CHECK("deleted_free_null", ends(3));
     return failures != 0;
 }

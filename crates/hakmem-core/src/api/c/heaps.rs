@@ -51,6 +51,16 @@ pub unsafe fn allocate(handle: *mut u8, align: usize, size: usize, zeroed: bool)
     or_no_memory(call::allocate(heap, size, align.max(16), clear, Origin::C))
 }
 
+/// Ends the process if the heap was deleted.
+///
+/// # Safety
+/// `handle` is NULL or from [`new`].
+pub unsafe fn check(handle: *mut u8) {
+    // SAFETY: the caller says that the handle is NULL or from `new`, and `heap_of` asks for no
+    // more.
+    unsafe { heap_of(handle) };
+}
+
 /// `realloc` within the heap, for a `p` that is not NULL and a `size` that is not 0.
 ///
 /// # Safety
