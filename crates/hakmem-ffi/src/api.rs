@@ -18,7 +18,9 @@ pub struct hakmem_stats {
     pub allocations: u64,
     /// Blocks freed so far. Exact if `running_heaps` is 0.
     pub frees: u64,
-    /// Bytes of live blocks. Exact if `running_heaps` is 0.
+    /// Bytes of live blocks, and of blocks that a thread freed for another heap and that are on
+    /// their way. hakmem_trim delivers those for ended threads and for the calling one. Exact but
+    /// for them if `running_heaps` is 0.
     pub live_bytes: u64,
     /// At least the highest value that `live_bytes` ever had.
     pub peak_live_bytes_upper_bound: u64,
@@ -174,7 +176,8 @@ pub unsafe extern "C" fn hakmem_set_option(name: *const c_char, value: *const c_
 
 /// Writes an option's value to `value`, at most `room` bytes with the NUL, in the form that
 /// hakmem_set_option takes. Returns the length of the whole value without the NUL, as snprintf
-/// does. Returns -1 and sets errno to EINVAL if there is no such option.
+/// does. Returns -1 and sets errno to EINVAL if there is no such option, or if it is STATS,
+/// STATS_SIGNAL, MAP, PROFILE, PROFILE_SIGNAL or ERRORS, which hakmem reads only at the start.
 ///
 /// # Safety
 /// `name` is a C string. `value` is valid for writing `room` bytes, or NULL with a `room` of 0.
