@@ -2,7 +2,8 @@
 //! thread was a signal handler that interrupted them.
 //!
 //! ```text
-//! free:  no books → the block waits in LATE        next change of the books: frees what waits
+//! free:  no books → the block waits in LATE
+//! next change of the books, or pass of the purge:  frees what waits
 //! ```
 //!
 //! Rules

@@ -35,7 +35,7 @@
 //!    handler that requests the profile never waits for it (`asked`). A thread that forks holds it,
 //!    so that the child has whole books. Other threads then stop waiting after a moment.
 //! 2. A thread that finds that it holds the lock already is in a signal handler. Its allocation is
-//!    no sample, and its free of a sample waits for the next change (`late`). So the books have one
+//!    no sample, and its free of a sample waits (`late`). So the books have one
 //!    user at a time, and no thread waits for itself.
 //! 3. A `Sampler` belongs to its heap. One frame of the holder at a time uses the sampler's scratch
 //!    (`Sampler::with_scratch`).
@@ -57,6 +57,7 @@ mod text;
 
 pub use asked::dump_soon;
 pub(crate) use kept::{Sample, Samples, all_freed};
+pub(crate) use late::free_all as free_late;
 pub(crate) use marked::{Freed, freed, is_sample, plain, resize, sample_large};
 pub(crate) use pages::{returned, sample_small};
 pub(crate) use sampler::{Sampler, WRAP};

@@ -85,7 +85,7 @@ fn is_live(p: *mut u8) -> bool {
     table::with_books(find).unwrap()
 }
 
-/// What a signal handler freed goes back with the next sample.
+/// What a signal handler freed goes back with the next sample, or with a pass of the purge.
 #[test]
 fn samples_freed_without_the_books_are_freed_later() {
     sampled(|| {
@@ -100,6 +100,11 @@ fn samples_freed_without_the_books_are_freed_later() {
             usage::live().0 + SIZES.iter().sum::<usize>() as u64 <= live,
             "and their memory is free"
         );
+        let more = SIZES.map(take);
+        table::with_books(|_| more.iter().for_each(|&p| free(p)));
+        stop();
+        crate::purge::all();
+        assert!(!more.iter().any(|&p| is_live(p)));
     });
 }
 

@@ -29,7 +29,7 @@ use crate::large::huge::{self, kept};
 use crate::policy::{learner, limits};
 use crate::program::registry;
 use crate::proto::lock::{Guard, Lock};
-use crate::{heap, os, policy};
+use crate::{heap, os, policy, profile};
 
 pub use limit::keep as keep_limit;
 #[cfg(shuttle)]
@@ -191,6 +191,7 @@ pub fn pass(now: u32, decay: u32, pauses: Pauses) -> usize {
     if is_unwelcome() {
         return 0;
     }
+    profile::free_late();
     let Some(held) = Held::attempt() else { return 0 };
     NEXT.store(now.wrapping_add(interval(decay)), Relaxed);
     KNOWN.store(segment::in_use(), Relaxed);
@@ -211,6 +212,7 @@ pub fn all_with_pauses() -> usize {
 }
 
 fn all_of(pauses: Pauses) -> usize {
+    profile::free_late();
     let held = Held::wait();
     // A heap whose lock this thread has at a fork of another is lost to the child.
     registry::give_up_unused(|| !is_unwelcome());
