@@ -205,10 +205,12 @@ impl Heap {
     }
 
     /// The heap has a thread on `node` from now on.
-    #[inline(always)]
     pub fn settle(&self, node: usize) {
-        self.home.settle(node);
-        self.large.close_if_several();
+        // Inside: a purge that paused the heap for its last thread may still use both.
+        self.busy(|| {
+            self.home.settle(node);
+            self.large.close_if_several();
+        });
     }
 
     /// The huge blocks that the heap keeps.

@@ -43,11 +43,11 @@ pub fn dump_soon(write: Write) {
     fulfil();
 }
 
-/// Frees the samples that wait for the books, and fulfils a request, if there is one. The caller
+/// Frees small samples that wait for the books, and fulfils a request, if there is one. The caller
 /// was in the books, and holds no lock.
 #[inline]
 pub(super) fn after_a_change() {
-    late::free_all();
+    late::free_all(None);
     if !ASKED.load(Relaxed).is_null() {
         fulfil();
     }

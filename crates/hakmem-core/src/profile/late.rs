@@ -3,7 +3,8 @@
 //!
 //! ```text
 //! free:  no books → the block waits in LATE
-//! next change of the books, or pass of the purge:  frees what waits
+//! next change of the books:   frees small ones
+//! next pass of the purge:     frees all
 //! ```
 //!
 //! Rules
@@ -16,7 +17,6 @@ use super::marked::{Freed, plain, take_out};
 use super::table::with_books_at_once;
 use crate::backend::check;
 use crate::backend::page::{self, Kind, Meta};
-use crate::large::{self, huge};
 use crate::proto::inbox::{Inbox, Link};
 
 /// A block that waits. Its link may lead to any page.
@@ -50,24 +50,28 @@ pub unsafe fn put(p: *mut u8) {
     unsafe { LATE.push_chain(p.cast(), p.cast(), 0) };
 }
 
-/// Frees what waits, if the books are free. The caller holds no lock.
+/// Frees a large or huge block that is no sample any more. The caller gives it up.
+pub type FreeWhole = unsafe fn(&Meta);
+
+/// Frees what waits, if the books are free: large and huge blocks by `whole`, if that is said. The
+/// caller holds no lock.
 #[inline]
-pub fn free_all() {
+pub fn free_all(whole: Option<FreeWhole>) {
     if !LATE.is_empty() {
-        take_and_free();
+        take_and_free(whole);
     }
 }
 
 #[cold]
 #[inline(never)]
-fn take_and_free() {
+fn take_and_free(whole: Option<FreeWhole>) {
     let mut block = LATE.take();
     while !block.is_null() {
         // SAFETY: `take` gave the blocks to this thread. The link is read before the block is freed
         // or put in again.
         unsafe {
             let next = Late::next(block);
-            if !free(block.cast()) {
+            if !free(block.cast(), whole) {
                 put(block.cast());
             }
             block = next;
@@ -75,43 +79,32 @@ fn take_and_free() {
     }
 }
 
-/// Frees the sample at `p`. False: another thread has the books, and nothing has changed.
+/// Frees the sample at `p`. False: it still waits, and nothing has changed.
 ///
 /// # Safety
 /// The sample was in `LATE`, and is the caller's.
-unsafe fn free(p: *mut u8) -> bool {
+unsafe fn free(p: *mut u8, whole: Option<FreeWhole>) -> bool {
     let Some(meta) = page::lookup(p) else { check::not_a_block(p, None) };
+    let is_small = meta.head().kind() == Kind::Sampled;
     let kind = meta.kind();
+    if whole.is_none() && !is_small {
+        return false;
+    }
     // SAFETY: who put the sample in gave it up.
     match with_books_at_once(|books| unsafe { take_out(books, p, meta) }) {
         Err(_) => return false,
         Ok(Some(Freed::Done)) => {}
         // SAFETY: the block is this thread's, and no sample any more.
-        Ok(Some(Freed::Unmarked)) => unsafe { free_plain(meta) },
+        Ok(Some(Freed::Unmarked)) => whole.into_iter().for_each(|free| unsafe { free(meta) }),
         // The program freed it twice.
         Ok(Some(Freed::NoSample)) => check::not_a_block(p, Some(meta)),
         // A child gave the books up: a small sample is lost.
-        Ok(None) if meta.head().kind() == Kind::Sampled => {}
+        Ok(None) if is_small => {}
         Ok(None) => {
             meta.set_kind(plain(kind));
             // SAFETY: the block is this thread's, and no sample any more.
-            unsafe { free_plain(meta) };
+            whole.into_iter().for_each(|free| unsafe { free(meta) });
         }
     }
     true
-}
-
-/// Frees a large or huge block that was a sample.
-///
-/// # Safety
-/// It is live and the caller's.
-unsafe fn free_plain(meta: &Meta) {
-    // SAFETY: the caller gives up the block, whose kind says which of the two functions frees it.
-    unsafe {
-        match meta.kind() {
-            Kind::Large => large::free(meta),
-            Kind::Huge => _ = huge::free(meta),
-            _ => check::not_a_block(meta.start(), Some(meta)),
-        }
-    }
 }

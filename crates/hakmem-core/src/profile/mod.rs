@@ -35,8 +35,8 @@
 //!    handler that requests the profile never waits for it (`asked`). A thread that forks holds it,
 //!    so that the child has whole books. Other threads then stop waiting after a moment.
 //! 2. A thread that finds that it holds the lock already is in a signal handler. Its allocation is
-//!    no sample, and its free of a sample waits (`late`). So the books have one
-//!    user at a time, and no thread waits for itself.
+//!    no sample, and its free of a sample waits (`late`). So the books have one user at a time, and
+//!    no thread waits for itself.
 //! 3. A `Sampler` belongs to its heap. One frame of the holder at a time uses the sampler's scratch
 //!    (`Sampler::with_scratch`).
 

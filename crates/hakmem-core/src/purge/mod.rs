@@ -20,11 +20,13 @@ mod limit;
 mod scavenger;
 
 use crate::backend::nodes::Groups;
-use crate::backend::{arena, segment};
+use crate::backend::page::{Kind, Meta};
+use crate::backend::{arena, check, segment};
 use crate::base::sync::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed, plain};
 use crate::heap::all::all_heaps;
 use crate::heap::reclaim::sleeping::{self, Pauses};
 use crate::heap::reclaim::{parked, whole};
+use crate::large;
 use crate::large::huge::{self, kept};
 use crate::policy::{learner, limits};
 use crate::program::registry;
@@ -191,7 +193,7 @@ pub fn pass(now: u32, decay: u32, pauses: Pauses) -> usize {
     if is_unwelcome() {
         return 0;
     }
-    profile::free_late();
+    profile::free_late(Some(free_whole));
     let Some(held) = Held::attempt() else { return 0 };
     NEXT.store(now.wrapping_add(interval(decay)), Relaxed);
     KNOWN.store(segment::in_use(), Relaxed);
@@ -211,8 +213,23 @@ pub fn all_with_pauses() -> usize {
     all_of(Pauses::Always)
 }
 
+/// Frees a large or huge block.
+///
+/// # Safety
+/// It is live, and the caller gives it up.
+unsafe fn free_whole(meta: &Meta) {
+    // SAFETY: the caller gives up the block, whose kind says which of the two functions frees it.
+    unsafe {
+        match meta.kind() {
+            Kind::Large => large::free(meta),
+            Kind::Huge => _ = huge::free(meta),
+            _ => check::not_a_block(meta.start(), Some(meta)),
+        }
+    }
+}
+
 fn all_of(pauses: Pauses) -> usize {
-    profile::free_late();
+    profile::free_late(Some(free_whole));
     let held = Held::wait();
     // A heap whose lock this thread has at a fork of another is lost to the child.
     registry::give_up_unused(|| !is_unwelcome());
