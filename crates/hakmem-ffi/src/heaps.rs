@@ -86,7 +86,7 @@ pub unsafe extern "C" fn hakmem_heap_calloc(
     size: usize,
 ) -> *mut c_void {
     // No heap has so many bytes. One that was deleted is found all the same.
-    let size = n.checked_mul(size).unwrap_or(usize::MAX);
+    let size = n.saturating_mul(size);
     // SAFETY: the caller says that `heap` is NULL or from hakmem_heap_new, which gives handles of
     // `heaps::new`. The alignment is a power of two.
     unsafe { heaps::allocate(heap.cast(), 16, size, true).cast() }
