@@ -39,14 +39,16 @@ fn find_global(name: &CStr) -> Function {
 #[cold]
 unsafe fn find_in(library: *const c_char, name: &CStr) -> Function {
     // SAFETY: both names are C strings, and dlsym gets a handle of dlopen that is not NULL.
-    // RTLD_NOLOAD loads nothing, so no constructor runs. The handle is never closed, so the library
-    // and the function stay.
+    // RTLD_NOLOAD loads nothing, so no constructor runs. Code that called an operator or the
+    // unwinder uses the library, so it stays without this handle, too.
     unsafe {
         let handle = libc::dlopen(library, libc::RTLD_LAZY | libc::RTLD_NOLOAD);
         if handle.is_null() {
             return handle;
         }
-        libc::dlsym(handle, name.as_ptr())
+        let found = libc::dlsym(handle, name.as_ptr());
+        libc::dlclose(handle);
+        found
     }
 }
 

@@ -5,7 +5,8 @@ use crate::common;
 use object::elf;
 use object::read::elf::{Dyn, FileHeader};
 use object::{
-    Endianness, Object, ObjectSymbol, ObjectSymbolTable, RelocationFlags, RelocationTarget,
+    Architecture, Endianness, Object, ObjectSection, ObjectSymbol, ObjectSymbolTable,
+    RelocationFlags, RelocationTarget,
 };
 use std::path::Path;
 
@@ -79,26 +80,52 @@ fn no_function_calls_an_operator_that_a_program_may_replace() {
     let bytes = bytes();
     let file = object::read::elf::ElfFile64::<Endianness>::parse(&*bytes).expect("an ELF file");
     let symbols = file.dynamic_symbol_table().expect("dynamic symbols");
-    let names = |wanted: &[elf::RelocationType]| -> Vec<_> {
+    // The places that the loader fills, for relocations of this kind, with operators.
+    let places = |wanted: &[elf::RelocationType]| -> Vec<_> {
         let all = file.dynamic_relocations().expect("dynamic relocations");
         all.filter_map(
-            |(_, relocation)| match (relocation.flags(), relocation.target()) {
+            |(place, relocation)| match (relocation.flags(), relocation.target()) {
                 (RelocationFlags::Elf { r_type }, RelocationTarget::Symbol(index)) => {
                     let symbol = symbols.symbol_by_index(index).expect("a symbol");
-                    let name = symbol.name().expect("UTF-8").to_owned();
-                    (wanted.contains(&r_type) && name.starts_with("_Z")).then_some(name)
+                    let is_operator = symbol.name().expect("UTF-8").starts_with("_Z");
+                    (wanted.contains(&r_type) && is_operator).then_some(place)
                 }
                 _ => None,
             },
         )
         .collect()
     };
-    let found = names(&[elf::R_X86_64_GLOB_DAT, elf::R_AARCH64_GLOB_DAT]);
+    let table = places(&[elf::R_X86_64_GLOB_DAT, elf::R_AARCH64_GLOB_DAT]);
     // The hardened build asks whether the program has any form.
     let forms = if cfg!(feature = "hardened") { 20 } else { 8 };
-    assert_eq!(found.len(), forms, "the table has these: {found:?}");
-    let called = names(&[elf::R_X86_64_JUMP_SLOT, elf::R_AARCH64_JUMP_SLOT]);
-    assert!(called.is_empty(), "{called:?}");
+    assert_eq!(table.len(), forms);
+    let called = places(&[elf::R_X86_64_JUMP_SLOT, elf::R_AARCH64_JUMP_SLOT]);
+    assert!(called.is_empty(), "{called:x?}");
+    if file.architecture() != Architecture::X86_64 {
+        return;
+    }
+    // There the compiler's calls go through the table, too.
+    let text = file.section_by_name(".text").expect("code");
+    let code = text.data().expect("readable");
+    let jumps = (0..code.len() - 6).filter_map(|at| {
+        // A jump or a call through a word whose distance from the next instruction follows.
+        let [0xff, 0x25 | 0x15, distance @ ..] = &code[at..at + 6] else {
+            return None;
+        };
+        let distance = i32::from_le_bytes(distance.try_into().expect("four bytes"));
+        let from = text.address() + at as u64;
+        let to = (from + 6).wrapping_add_signed(distance.into());
+        table.contains(&to).then_some(from)
+    });
+    let jumps: Vec<_> = jumps.collect();
+    assert!(cfg!(feature = "hardened") || !jumps.is_empty());
+    for jump in jumps {
+        let inside = file.dynamic_symbols().any(|symbol| {
+            let has = symbol.address()..symbol.address() + symbol.size();
+            has.contains(&jump) && symbol.name().is_ok_and(|name| name.starts_with("_Z"))
+        });
+        assert!(inside, "a jump at {jump:#x}");
+    }
 }
 
 fn dynamic(tag: elf::DynamicTag) -> Vec<u64> {

@@ -5,7 +5,8 @@
 //! its request. The thread that has the books then fulfils it, once it has let go of the books and
 //! of all locks.
 
-use super::{Busy, late};
+use super::Busy;
+use super::late::{self, FreeWhole, free_all};
 use crate::base::sync::{
     AtomicPtr,
     Ordering::{AcqRel, Acquire, Relaxed, Release},
@@ -47,8 +48,16 @@ pub fn dump_soon(write: Write) {
 /// was in the books, and holds no lock.
 #[inline]
 pub(super) fn after_a_change() {
-    late::free_all(None);
+    late::free_small();
     if !ASKED.load(Relaxed).is_null() {
+        fulfil();
+    }
+}
+
+/// Frees all samples that wait for the books, large and huge ones by `whole`, and fulfils a request
+/// that came meanwhile. The caller holds no lock.
+pub fn free_late(whole: FreeWhole) {
+    if free_all(whole) && !ASKED.load(Relaxed).is_null() {
         fulfil();
     }
 }

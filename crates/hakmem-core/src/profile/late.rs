@@ -2,21 +2,24 @@
 //! thread was a signal handler that interrupted them.
 //!
 //! ```text
-//! free:  no books → the block waits in LATE
-//! next change of the books:   frees small ones
+//! free:  no books → the block waits in SMALL or WHOLE
+//! next change of the books:   frees those of SMALL
 //! next pass of the purge:     frees all
 //! ```
 //!
 //! Rules
-//! 1. Who frees a sample and does not get the books puts the whole block in. It stays a live sample
-//!    until a thread that takes it out has the books.
+//! 1. Who frees a sample and does not get the books puts the block in. It stays a live sample
+//!    until a thread that takes it out has the books. The child of a fork that came while a thread
+//!    had taken blocks out keeps these as live samples.
 //! 2. Who takes blocks out holds no lock, and does not wait for the books: it puts the blocks in
 //!    again.
 
 use super::marked::{Freed, plain, take_out};
 use super::table::with_books_at_once;
+use crate::backend::arena::{SEGMENT, SLOT};
 use crate::backend::check;
 use crate::backend::page::{self, Kind, Meta};
+use crate::base::sync::{AtomicUsize, Ordering::Relaxed};
 use crate::proto::inbox::{Inbox, Link};
 
 /// A block that waits. Its link may lead to any page.
@@ -37,65 +40,91 @@ unsafe impl Link for Late {
     }
 }
 
-/// The blocks that wait.
-static LATE: Inbox<Late> = Inbox::new();
+/// The small blocks that wait, and the large and huge ones.
+static SMALL: Inbox<Late> = Inbox::new();
+static WHOLE: Inbox<Late> = Inbox::new();
+/// Bytes of the latter.
+static BYTES: AtomicUsize = AtomicUsize::new(0);
 
-/// Has the sample at `p` wait.
+/// Has the sample at `p`, in the slot of `meta`, wait.
 ///
 /// # Safety
 /// It is live, and the caller gives it up.
 #[cold]
-pub unsafe fn put(p: *mut u8) {
+pub unsafe fn put(p: *mut u8, meta: &Meta) {
+    BYTES.fetch_add(whole_bytes(meta), Relaxed);
+    let inbox = if whole_bytes(meta) == 0 { &SMALL } else { &WHOLE };
     // SAFETY: the caller gives the block up, and nobody else has it.
-    unsafe { LATE.push_chain(p.cast(), p.cast(), 0) };
+    unsafe { inbox.push_chain(p.cast(), p.cast(), 0) };
+}
+
+/// Bytes of the large and huge blocks that wait.
+pub fn bytes() -> usize {
+    BYTES.load(Relaxed)
+}
+
+/// Bytes of a sample that is a large or huge block; 0 for a small one.
+fn whole_bytes(meta: &Meta) -> usize {
+    let span = meta.span.load(Relaxed) as usize;
+    match meta.kind() {
+        Kind::SampledLarge => span * SLOT,
+        Kind::SampledHuge => span * SEGMENT,
+        _ => 0,
+    }
 }
 
 /// Frees a large or huge block that is no sample any more. The caller gives it up.
 pub type FreeWhole = unsafe fn(&Meta);
 
-/// Frees what waits, if the books are free: large and huge blocks by `whole`, if that is said. The
-/// caller holds no lock.
+/// Frees small blocks that wait, if the books are free. The caller holds no lock.
 #[inline]
-pub fn free_all(whole: Option<FreeWhole>) {
-    if !LATE.is_empty() {
-        take_and_free(whole);
+pub fn free_small() {
+    if !SMALL.is_empty() {
+        take_and_free(&SMALL, |_| {});
     }
+}
+
+/// Frees all blocks that wait, if the books are free: large and huge ones by `whole`. The caller
+/// holds no lock. Returns whether there were any.
+pub fn free_all(whole: FreeWhole) -> bool {
+    free_small();
+    let has_some = !WHOLE.is_empty();
+    if has_some {
+        take_and_free(&WHOLE, whole);
+    }
+    has_some
 }
 
 #[cold]
 #[inline(never)]
-fn take_and_free(whole: Option<FreeWhole>) {
-    let mut block = LATE.take();
+fn take_and_free(inbox: &Inbox<Late>, whole: FreeWhole) {
+    let mut block = inbox.take();
     while !block.is_null() {
         // SAFETY: `take` gave the blocks to this thread. The link is read before the block is freed
         // or put in again.
         unsafe {
             let next = Late::next(block);
-            if !free(block.cast(), whole) {
-                put(block.cast());
-            }
+            free(block.cast(), whole);
             block = next;
         }
     }
 }
 
-/// Frees the sample at `p`. False: it still waits, and nothing has changed.
+/// Frees the sample at `p`, or has it wait on.
 ///
 /// # Safety
-/// The sample was in `LATE`, and is the caller's.
-unsafe fn free(p: *mut u8, whole: Option<FreeWhole>) -> bool {
+/// The sample waited, and is the caller's.
+unsafe fn free(p: *mut u8, whole: FreeWhole) {
     let Some(meta) = page::lookup(p) else { check::not_a_block(p, None) };
-    let is_small = meta.head().kind() == Kind::Sampled;
-    let kind = meta.kind();
-    if whole.is_none() && !is_small {
-        return false;
-    }
+    let (kind, is_small) = (meta.kind(), meta.head().kind() == Kind::Sampled);
+    BYTES.fetch_sub(whole_bytes(meta), Relaxed);
     // SAFETY: who put the sample in gave it up.
     match with_books_at_once(|books| unsafe { take_out(books, p, meta) }) {
-        Err(_) => return false,
+        // SAFETY: as above. Nothing has changed.
+        Err(_) => unsafe { put(p, meta) },
         Ok(Some(Freed::Done)) => {}
         // SAFETY: the block is this thread's, and no sample any more.
-        Ok(Some(Freed::Unmarked)) => whole.into_iter().for_each(|free| unsafe { free(meta) }),
+        Ok(Some(Freed::Unmarked)) => unsafe { whole(meta) },
         // The program freed it twice.
         Ok(Some(Freed::NoSample)) => check::not_a_block(p, Some(meta)),
         // A child gave the books up: a small sample is lost.
@@ -103,8 +132,7 @@ unsafe fn free(p: *mut u8, whole: Option<FreeWhole>) -> bool {
         Ok(None) => {
             meta.set_kind(plain(kind));
             // SAFETY: the block is this thread's, and no sample any more.
-            whole.into_iter().for_each(|free| unsafe { free(meta) });
+            unsafe { whole(meta) };
         }
     }
-    true
 }

@@ -58,7 +58,7 @@ pub fn sample_large(sampler: &Sampler, meta: &Meta, size: usize, handed: impl Fn
 /// The result of [`freed`].
 #[derive(Debug, PartialEq, Eq)]
 pub enum Freed {
-    /// The sample is freed.
+    /// The sample is freed, or waits for the books (`late`).
     Done,
     /// The profile has forgotten the sample. The caller frees the block as usual.
     Unmarked,
@@ -92,7 +92,7 @@ pub unsafe fn freed(p: *mut u8, meta: &Meta) -> Freed {
         }
         None => {
             // SAFETY: the caller gives the sample up.
-            unsafe { late::put(p) };
+            unsafe { late::put(p, meta) };
             Freed::Done
         }
     };
@@ -123,7 +123,8 @@ pub(super) unsafe fn take_out(books: &mut Books, p: *mut u8, meta: &Meta) -> Fre
 
 /// Resizes the sample at `meta`, a large or huge block, by `resize`, which must find a plain block.
 /// Whether `resize` moves it or not, it is then a new allocation, and the caller may sample it.
-/// None: nothing has changed, also where this thread cannot have the books now.
+/// None: the block is as it was, also where this thread cannot have the books now. If a fork takes
+/// them meanwhile for long, the profile does not count the free.
 pub fn resize<R>(meta: &Meta, resize: impl FnOnce() -> Option<R>) -> Option<R> {
     let (at, kind) = (meta.start().addr(), meta.kind());
     let removed = with_books(|books| books.remove(at));

@@ -56,8 +56,9 @@ pub(crate) mod table;
 mod text;
 
 pub use asked::dump_soon;
+pub(crate) use asked::free_late;
 pub(crate) use kept::{Sample, Samples, all_freed};
-pub(crate) use late::free_all as free_late;
+pub(crate) use late::bytes as late_bytes;
 pub(crate) use marked::{Freed, freed, is_sample, plain, resize, sample_large};
 pub(crate) use pages::{returned, sample_small};
 pub(crate) use sampler::{Sampler, WRAP};

@@ -2,11 +2,12 @@
 //! scavenger do it. The scavenger is a thread that exists only while much free memory is idle.
 //!
 //! A pass takes these steps:
-//! 1. It tidies idle heaps, and gives up what the heaps of sleeping threads keep.
-//! 2. It purges holes of parked pages.
-//! 3. It purges huge blocks in the cache, and those that heaps keep.
-//! 4. It purges the segments with dirty slots.
-//! 5. It decommits idle segments (`arena::decommit_unused`).
+//! 1. It frees the samples that wait for the profile.
+//! 2. It tidies idle heaps, and gives up what the heaps of sleeping threads keep.
+//! 3. It purges holes of parked pages.
+//! 4. It purges huge blocks in the cache, and those that heaps keep.
+//! 5. It purges the segments with dirty slots.
+//! 6. It decommits idle segments (`arena::decommit_unused`).
 //!
 //! Between passes, slow paths purge what exceeds the `budget`, and all free memory where the
 //! program passes its soft limit (`limit`).
@@ -125,7 +126,7 @@ pub fn expected_bytes() -> usize {
 
 /// The bytes that are free and not given back.
 pub fn free_bytes() -> usize {
-    let others = parked::free_bytes() + whole::waiting_bytes();
+    let others = parked::free_bytes() + whole::waiting_bytes() + profile::late_bytes();
     (segment::expected_dirty_bytes() + huge::signed_cached_bytes() + others.cast_signed())
         .max(0)
         .cast_unsigned()
@@ -193,7 +194,7 @@ pub fn pass(now: u32, decay: u32, pauses: Pauses) -> usize {
     if is_unwelcome() {
         return 0;
     }
-    profile::free_late(Some(free_whole));
+    profile::free_late(free_whole);
     let Some(held) = Held::attempt() else { return 0 };
     NEXT.store(now.wrapping_add(interval(decay)), Relaxed);
     KNOWN.store(segment::in_use(), Relaxed);
@@ -229,7 +230,7 @@ unsafe fn free_whole(meta: &Meta) {
 }
 
 fn all_of(pauses: Pauses) -> usize {
-    profile::free_late(Some(free_whole));
+    profile::free_late(free_whole);
     let held = Held::wait();
     // A heap whose lock this thread has at a fork of another is lost to the child.
     registry::give_up_unused(|| !is_unwelcome());

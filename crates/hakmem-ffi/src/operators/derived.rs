@@ -1,9 +1,9 @@
 //! The operators that end in another operator, as the standard says ([new.delete]).
 //!
 //! 1. Each jumps to the operator that the standard names. The dynamic linker knows where that is:
-//!    in this library, or in the program that replaced it. build.rs lists the eight names that are
-//!    jumped to, so that the linker does not bind them here. For the hardened build it lists all
-//!    forms: that one asks whether the program has any of them.
+//!    in this library, or in the program that replaced it. build.rs lists all forms, so that
+//!    the linker does not bind those here that are asked for: eight are jumped to, and the hardened
+//!    build asks whether the program has any form.
 //! 2. The forms with nothrow stop the exception of a program's operator, and return NULL. Without
 //!    such an operator they need no exception, and so no C++ runtime.
 //! 3. The hardened build keeps the array forms apart from the plain ones, and checks sizes. So

@@ -54,7 +54,7 @@ struct alignas(64) Wide {
     ~Wide() { bytes[0] = 0; }
 };
 
-// True if `allocate` made one block with a header.
+// The block that `allocate` makes, which has to be one with a header.
 template <class F> void *one(F allocate) {
     std::size_t before = made;
     void *block = allocate();
@@ -63,8 +63,8 @@ template <class F> void *one(F allocate) {
     return block;
 }
 
-// True if `release` freed one.
-template <class F> void none(F release) {
+// Frees one by `release`.
+template <class F> void freed(F release) {
     std::size_t before = live;
     release();
     MUST(live == before - 1);
@@ -82,28 +82,28 @@ int main() {
     const std::size_t n = 100;
     // Each pair of forms. A new expression of these types would call some of them only.
     void *p = one([&] { return ::operator new(n); });
-    none([&] { ::operator delete(p, n); });
+    freed([&] { ::operator delete(p, n); });
     p = one([&] { return ::operator new(n, nothrow); });
-    none([&] { ::operator delete(p, nothrow); });
+    freed([&] { ::operator delete(p, nothrow); });
     p = one([&] { return ::operator new[](n); });
-    none([&] { ::operator delete[](p); });
+    freed([&] { ::operator delete[](p); });
     p = one([&] { return ::operator new[](n, nothrow); });
-    none([&] { ::operator delete[](p, n); });
+    freed([&] { ::operator delete[](p, n); });
     p = one([&] { return ::operator new[](n); });
-    none([&] { ::operator delete[](p, nothrow); });
+    freed([&] { ::operator delete[](p, nothrow); });
     p = one([&] { return ::operator new(n, wide, nothrow); });
     MUST(reinterpret_cast<std::uintptr_t>(p) % 64 == 0);
-    none([&] { ::operator delete(p, n, wide); });
+    freed([&] { ::operator delete(p, n, wide); });
     p = one([&] { return ::operator new[](n, wide); });
     MUST(reinterpret_cast<std::uintptr_t>(p) % 64 == 0);
-    none([&] { ::operator delete[](p, wide); });
+    freed([&] { ::operator delete[](p, wide); });
     p = one([&] { return ::operator new[](n, wide, nothrow); });
     MUST(reinterpret_cast<std::uintptr_t>(p) % 64 == 0);
-    none([&] { ::operator delete[](p, n, wide); });
+    freed([&] { ::operator delete[](p, n, wide); });
     p = one([&] { return ::operator new(n, wide); });
-    none([&] { ::operator delete(p, wide, nothrow); });
+    freed([&] { ::operator delete(p, wide, nothrow); });
     p = one([&] { return ::operator new[](n, wide); });
-    none([&] { ::operator delete[](p, wide, nothrow); });
+    freed([&] { ::operator delete[](p, wide, nothrow); });
     delete new Forty;
     delete[] new Forty[100];
     delete new Wide;

@@ -5,16 +5,25 @@
 #include <new>
 #include <vector>
 
-static void refuse() { throw std::bad_alloc(); }
+struct Refused : std::bad_alloc {};
+
+static int asked;
+
+static void refuse() {
+    asked++;
+    throw Refused();
+}
 
 extern "C" int run() {
     const std::size_t large = std::size_t(1) << 60;
-    int caught = 0;
+    int caught = 0, refused = 0;
     for (std::new_handler handler : {std::new_handler(refuse), std::new_handler()}) {
         std::set_new_handler(handler);
         if (::operator new(large, std::nothrow)) return 1;
         try {
             ::operator delete(::operator new(large));
+        } catch (const Refused &) {
+            refused++;
         } catch (const std::bad_alloc &) {
             caught++;
         }
@@ -22,5 +31,5 @@ extern "C" int run() {
     // The linker takes the function that throws for the containers, as they may call it.
     std::vector<int>(caught).push_back(1);
     std::puts("done");
-    return caught == 2 ? 0 : 2;
+    return asked == 2 && refused == 1 && caught == 1 ? 0 : 2;
 }

@@ -146,6 +146,8 @@ unsafe fn free_sampled(p: *mut u8, meta: &'static Meta) {
     // or huge block from then on.
     unsafe {
         match profile::freed(p, meta) {
+            // A large block that waits for the profile's books is free memory to the purge.
+            Freed::Done if profile::late_bytes() != 0 => purge::tick(),
             Freed::Done => {}
             Freed::Unmarked => free_whole(p, meta),
             Freed::NoSample => check::not_a_block(p, Some(meta)),
