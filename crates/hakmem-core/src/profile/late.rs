@@ -43,7 +43,7 @@ unsafe impl Link for Late {
 /// The small blocks that wait, and the large and huge ones.
 static SMALL: Inbox<Late> = Inbox::new();
 static WHOLE: Inbox<Late> = Inbox::new();
-/// Bytes of the latter.
+/// Bytes of the latter. Relaxed: a hint for the purge. The inboxes alone hand the blocks over.
 static BYTES: AtomicUsize = AtomicUsize::new(0);
 
 /// Has the sample at `p`, in the slot of `meta`, wait.
@@ -87,9 +87,9 @@ pub fn free_small() {
 /// Frees all blocks that wait, if the books are free: large and huge ones by `whole`. The caller
 /// holds no lock. Returns whether there were any.
 pub fn free_all(whole: FreeWhole) -> bool {
+    let has_some = !SMALL.is_empty() || !WHOLE.is_empty();
     free_small();
-    let has_some = !WHOLE.is_empty();
-    if has_some {
+    if !WHOLE.is_empty() {
         take_and_free(&WHOLE, whole);
     }
     has_some
