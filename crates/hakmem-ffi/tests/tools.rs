@@ -3,7 +3,10 @@
 
 use crate::common;
 
-use common::{Language, Link, Reports, compile, find_program, finish, library, preload, skipped};
+use common::{
+    Language, Link, Reports, compile, find_program, finish, library, path_of_program, preload,
+    skipped,
+};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -56,8 +59,7 @@ impl Run {
 /// tools.c with a sanitizer. None where the compiler has not got it.
 fn sanitized(flags: &[&str]) -> Option<PathBuf> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/tools.c");
-    let name = format!("tools-{}-{}", flags.concat(), std::process::id());
-    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let program = path_of_program(&format!("tools{}", flags.concat()));
     let mut command = Command::new("cc");
     command
         .args(["-g", "-O1", "-fno-builtin", "-w", "-pthread"])

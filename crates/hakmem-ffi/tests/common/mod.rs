@@ -68,20 +68,23 @@ pub enum Link {
     Shared,
 }
 
-/// Compiles tests/programs/`source` and returns the program.
-pub fn compile(language: Language, source: &str, link: Link) -> PathBuf {
+/// The path of a program to compile. No other call gets the same path: a test that wrote a program
+/// while another test runs it would fail that test with "Text file busy".
+pub fn path_of_program(name: &str) -> PathBuf {
     static NUMBER: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
     let number = NUMBER.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("programs");
+    std::fs::create_dir_all(&directory).expect("a directory for programs");
+    directory.join(format!("{name}-{}-{number}", std::process::id()))
+}
+
+/// Compiles tests/programs/`source` and returns the program.
+pub fn compile(language: Language, source: &str, link: Link) -> PathBuf {
     let stem = Path::new(source)
         .file_stem()
         .expect("a file name")
         .to_string_lossy();
-    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("programs");
-    std::fs::create_dir_all(&directory).expect("a directory for programs");
-    let program = directory.join(format!(
-        "{stem}-{language:?}-{link:?}-{}-{number}",
-        std::process::id()
-    ));
+    let program = path_of_program(&format!("{stem}-{language:?}-{link:?}"));
     let (compiler, standard, kind) = match language {
         Language::C => ("cc", "-std=gnu11", "c"),
         Language::Cpp => ("c++", "-std=c++17", "c++"),
