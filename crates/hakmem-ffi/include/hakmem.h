@@ -52,6 +52,9 @@ struct hakmem_stats {
   uint64_t refills;
   // Heaps of other running threads: their lists are not known.
   uint64_t running_heaps;
+  // Blocks of `remote_frees` that have not reached the owner of their page. They count in
+  // `live_bytes`.
+  uint64_t in_flight;
 };
 
 // Figures of a size class: blocks of one size, in all heaps.

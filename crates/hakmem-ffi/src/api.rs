@@ -42,6 +42,9 @@ pub struct hakmem_stats {
     pub refills: u64,
     /// Heaps of other running threads: their lists are not known.
     pub running_heaps: u64,
+    /// Blocks of `remote_frees` that have not reached the owner of their page. They count in
+    /// `live_bytes`.
+    pub in_flight: u64,
 }
 
 /// Figures of a size class: blocks of one size, in all heaps.
@@ -94,6 +97,7 @@ pub unsafe extern "C" fn hakmem_stats(out: *mut hakmem_stats) {
         remote_frees: s.remote_frees,
         refills: s.refills,
         running_heaps: snapshot.running_heaps(),
+        in_flight: s.in_flight,
     };
     // SAFETY: the caller says that `out` is aligned and valid for writing.
     unsafe { *out = figures };

@@ -20,29 +20,11 @@ use crate::backend::arena::{SEGMENT, SLOT};
 use crate::backend::check;
 use crate::backend::page::{self, Kind, Meta};
 use crate::base::sync::{AtomicUsize, Ordering::Relaxed};
-use crate::proto::inbox::{Inbox, Link};
-
-/// A block that waits. Its link may lead to any page.
-#[repr(C)]
-struct Late {
-    next: *mut Late,
-}
-
-// SAFETY: `next` returns what `set_next` stored last, and neither touches anything else.
-unsafe impl Link for Late {
-    unsafe fn next(this: *mut Self) -> *mut Self {
-        // SAFETY: the caller owns the block, which has a word at least.
-        unsafe { (*this).next }
-    }
-    unsafe fn set_next(this: *mut Self, next: *mut Self) {
-        // SAFETY: the caller owns the block, which has a word at least.
-        unsafe { (*this).next = next }
-    }
-}
+use crate::proto::inbox::{Inbox, Link, Waiting};
 
 /// The small blocks that wait, and the large and huge ones.
-static SMALL: Inbox<Late> = Inbox::new();
-static WHOLE: Inbox<Late> = Inbox::new();
+static SMALL: Inbox<Waiting> = Inbox::new();
+static WHOLE: Inbox<Waiting> = Inbox::new();
 /// Bytes of the latter. Relaxed: a hint for the purge. The inboxes alone hand the blocks over.
 static BYTES: AtomicUsize = AtomicUsize::new(0);
 
@@ -97,13 +79,13 @@ pub fn free_all(whole: FreeWhole) -> bool {
 
 #[cold]
 #[inline(never)]
-fn take_and_free(inbox: &Inbox<Late>, whole: FreeWhole) {
+fn take_and_free(inbox: &Inbox<Waiting>, whole: FreeWhole) {
     let mut block = inbox.take();
     while !block.is_null() {
         // SAFETY: `take` gave the blocks to this thread. The link is read before the block is freed
         // or put in again.
         unsafe {
-            let next = Late::next(block);
+            let next = Waiting::next(block);
             free(block.cast(), whole);
             block = next;
         }

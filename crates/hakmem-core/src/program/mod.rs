@@ -73,14 +73,13 @@ use crate::base::sync::{
 };
 use crate::os;
 use crate::profile::{Sample, Samples};
-use crate::proto::inbox::Inbox;
+use crate::proto::inbox::{Inbox, Waiting};
 use crate::proto::lock::{Guard, Lock};
 use core::cell::{Cell, UnsafeCell};
 use core::ptr::NonNull;
 use figures::Figures;
 use reserve::Reserve;
 use scope::Scope;
-use waiting::Waiting;
 
 /// Why a request failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -7,26 +7,7 @@
 
 use super::{Locked, of};
 use crate::profile::Sample;
-use crate::proto::inbox::Link;
-
-/// A freed block in the inbox. Its link may lead to any page of the heap. The link of a block on a
-/// list may not: the hardened build checks it.
-#[repr(C)]
-pub(super) struct Waiting {
-    next: *mut Waiting,
-}
-
-// SAFETY: `next` returns what `set_next` stored last, and neither touches anything else.
-unsafe impl Link for Waiting {
-    unsafe fn next(this: *mut Self) -> *mut Self {
-        // SAFETY: the caller owns the block, which has a word at least.
-        unsafe { (*this).next }
-    }
-    unsafe fn set_next(this: *mut Self, next: *mut Self) {
-        // SAFETY: the caller owns the block, which has a word at least.
-        unsafe { (*this).next = next }
-    }
-}
+use crate::proto::inbox::{Link, Waiting};
 
 impl Locked {
     /// Frees what signal handlers have freed (rule 4), up to the first sample, which it returns.

@@ -44,6 +44,25 @@ pub unsafe trait Link {
     unsafe fn set_next(this: *mut Self, next: *mut Self);
 }
 
+/// A block whose first word is its link. The link may lead to any page, where that of a free block
+/// of a page's list may not.
+#[repr(C)]
+pub struct Waiting {
+    next: *mut Self,
+}
+
+// SAFETY: `next` returns what `set_next` stored last, and neither touches anything else.
+unsafe impl Link for Waiting {
+    unsafe fn next(this: *mut Self) -> *mut Self {
+        // SAFETY: the caller owns the block, which has a word at least.
+        unsafe { (*this).next }
+    }
+    unsafe fn set_next(this: *mut Self, next: *mut Self) {
+        // SAFETY: the caller owns the block, which has a word at least.
+        unsafe { (*this).next = next }
+    }
+}
+
 /// The bits of the head that are an address. Programs' addresses have no more.
 const ADDRESS: usize = (1 << ADDRESS_BITS) - 1;
 const ADDRESS_BITS: u32 = 48;

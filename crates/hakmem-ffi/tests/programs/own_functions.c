@@ -3,6 +3,7 @@
 #include "check.h"
 #include <errno.h>
 #include <malloc.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -33,7 +34,26 @@ static void limits(void) {
     free(p);
 }
 
+static void *free_it(void *block) {
+    free(block);
+    return NULL;
+}
+
+/* A block that another thread freed is in flight until the thread that allocated it takes it. */
+static void in_flight(void) {
+    struct hakmem_stats before, after;
+    pthread_t thread;
+    void *volatile block = malloc(500);
+    hakmem_stats(&before);
+    if (pthread_create(&thread, NULL, free_it, block) == 0)
+        pthread_join(thread, NULL);
+    hakmem_stats(&after);
+    CHECK("hakmem_stats_in_flight", after.remote_frees == before.remote_frees + 1 &&
+          after.in_flight == before.in_flight + 1);
+}
+
 int main(void) {
+    in_flight();
     CHECK("hakmem_version", strchr(hakmem_version(), '.') != NULL);
     void *volatile p[100];
     struct hakmem_stats before, after;
