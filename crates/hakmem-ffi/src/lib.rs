@@ -51,9 +51,9 @@ core::arch::global_asm!(
     ".popsection",
 );
 
-// In a program with the static library, the functions of `compiler_builtins` for atomic steps of
-// older processors name it too. A Rust program has its own definition, which takes precedence.
-#[cfg(target_arch = "aarch64")]
+// In a program with the static library, more objects name it: those of the dev profile, and on
+// aarch64 the functions of `compiler_builtins` for atomic steps of older processors. A Rust program
+// has its own definition, which takes precedence.
 core::arch::global_asm!(
     ".weak rust_eh_personality",
     ".hidden rust_eh_personality",

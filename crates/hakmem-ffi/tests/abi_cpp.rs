@@ -7,6 +7,30 @@ use common::{Language, Link, assert_checks_pass, compile, preload, run, target};
 
 checks_pass!(Language::Cpp, "abi_cpp.cpp");
 
+/// Such a program links with the static library of the dev profile, too. Its objects name more of
+/// Rust's runtime than those of the release profile.
+#[test]
+#[cfg_attr(feature = "hardened", ignore = "the ordinary build is enough")]
+fn the_static_library_of_the_dev_profile_links() {
+    let library = common::built::build(&["--package", "hakmem-ffi", "--lib"]);
+    let tests = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs");
+    let program = common::path_of_program("abi_cpp-dev");
+    run(target::compiler("c++")
+        .args([
+            "-std=c++17",
+            "-O1",
+            "-fno-builtin",
+            "-pthread",
+            "-w",
+            "-rdynamic",
+            "-o",
+        ])
+        .arg(&program)
+        .arg(tests.join("abi_cpp.cpp"))
+        .arg(library.of("hakmem", ".a")));
+    assert_checks_pass(&mut target::start(&program));
+}
+
 /// Without a C++ runtime there is nothing to throw: one line, then abort.
 #[test]
 fn without_a_runtime() {
