@@ -5,6 +5,7 @@ mod common;
 
 mod abi_c;
 mod abi_cpp;
+mod at_rest;
 mod attacks;
 mod bad_input;
 mod callgrind;

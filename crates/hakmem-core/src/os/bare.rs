@@ -4,9 +4,12 @@
 //! `pthread_create`, but it can call clone. The bare thread has its own stack and its own, empty
 //! thread-local storage. Both are static.
 //!
-//! Rule
+//! Rules
 //! 1. A process has at most one bare thread. Its maker knows that the last one is gone before it
 //!    makes the next (`proto::worker`).
+//! 2. The bare thread calls no function of libc that touches thread-local variables, such as
+//!    `errno`. Libc finds its own at an offset that has nothing to do with this storage. So what
+//!    may run on any thread asks [`is_bare`] before it calls libc.
 
 use super::count::{Kind, counted};
 use super::linux::{succeeded, syscall};
@@ -35,6 +38,52 @@ static BARE_TLS: Bare<TLS> = Bare(core::cell::UnsafeCell::new([0; TLS]));
 pub fn tls_room() -> core::ops::Range<usize> {
     let start = BARE_TLS.0.get().expose_provenance();
     start..start + TLS
+}
+
+/// True if the calling thread is the bare one (rule 2).
+pub fn is_bare() -> bool {
+    processor::control_block().wrapping_sub(BARE_TLS.0.get().expose_provenance()) < TLS
+}
+
+/// Ends the process by SIGABRT, on the bare thread. A handler of the program's needs a thread of
+/// the program's. So the signal goes to the process. All signals are blocked here, so another
+/// thread takes it. If the process is still there some seconds later, the handler came back, or
+/// the signal was ignored: then the process ends without a handler.
+pub(super) fn abort() -> ! {
+    const HANDLER_MS: u32 = 5_000;
+    let signal = libc::SIGABRT as usize;
+    let process = syscall(libc::SYS_getpid, [0; 6]) as usize;
+    // The kernel's action begins with the handler. No part of it is longer than these words.
+    let mut action = [libc::SIG_DFL; 8];
+    let at = |words: &[usize; 8]| words.as_ptr().expose_provenance();
+    let set = size_of::<super::SignalMask>();
+    let to = action.as_mut_ptr().expose_provenance();
+    syscall(libc::SYS_rt_sigaction, [signal, 0, to, set, 0, 0]);
+    syscall(libc::SYS_kill, [process, signal, 0, 0, 0, 0]);
+    if action[0] != libc::SIG_IGN {
+        (0..HANDLER_MS).for_each(|_| super::sleep_us(1000));
+    }
+    let default = [libc::SIG_DFL; 8];
+    syscall(libc::SYS_rt_sigaction, [signal, at(&default), 0, set, 0, 0]);
+    super::restore_signals(!(1 << (libc::SIGABRT - 1)));
+    let thread = syscall(libc::SYS_gettid, [0; 6]) as usize;
+    syscall(libc::SYS_tgkill, [process, thread, signal, 0, 0, 0]);
+    loop {
+        syscall(libc::SYS_exit_group, [128 + signal, 0, 0, 0, 0, 0]);
+    }
+}
+
+/// Appends `bytes` to the file of this name, which `flags` open. For the bare thread. False: not
+/// all was written.
+#[cfg(feature = "reports")]
+pub fn append(name: &core::ffi::CStr, flags: i32, bytes: &[u8]) -> bool {
+    const HERE: usize = libc::AT_FDCWD as isize as usize;
+    let name = name.as_ptr().expose_provenance();
+    let fd = syscall(libc::SYS_openat, [HERE, name, flags as usize, 0o600, 0, 0]);
+    let Ok(fd) = usize::try_from(fd) else { return false };
+    let done = super::linux::write(fd, bytes);
+    syscall(libc::SYS_close, [fd, 0, 0, 0, 0, 0]);
+    done
 }
 
 /// Names the calling thread, a bare one, and schedules it as the process's first thread, but never
@@ -88,7 +137,7 @@ pub fn be_ordinary() {
 /// kernel has ended the thread: the kernel writes the thread's number there, and 0 at its end.
 ///
 /// For callers: no other bare thread runs (rule 1). All signals are blocked, and the thread
-/// inherits that. `work` uses no more thread-local storage than the stack protector does.
+/// inherits that. `work` uses no more thread-local storage than the stack protector does (rule 2).
 pub fn spawn_bare(work: extern "C" fn(), alive: &'static AtomicU32) -> u32 {
     const FLAGS: i32 = libc::CLONE_VM
         | libc::CLONE_FS

@@ -6,6 +6,17 @@
 /// Does nothing: a checker schedules the background thread like every other one.
 pub fn be_ordinary() {}
 
+/// False: there is no bare thread.
+pub fn is_bare() -> bool {
+    false
+}
+
+/// Appends nothing: there is no bare thread.
+#[cfg(feature = "reports")]
+pub fn append(_: &core::ffi::CStr, _: i32, _: &[u8]) -> bool {
+    false
+}
+
 /// True if the process has the thread of this number. Here `alive` is not 0 exactly while the
 /// thread exists, so the caller has the answer already.
 pub fn is_thread(_: u32) -> bool {

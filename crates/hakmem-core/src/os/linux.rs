@@ -263,23 +263,34 @@ fn membarrier(command: libc::c_int) -> bool {
 
 /// Writes `text` to standard error, until all is written or a write fails.
 pub fn write_stderr(text: &[u8]) {
+    let _ = write(2, text);
+}
+
+/// Writes `text` to a descriptor, without libc. False: not all was written.
+pub fn write(fd: usize, text: &[u8]) -> bool {
     let mut rest = text;
     while !rest.is_empty() {
         let n =
-            syscall(libc::SYS_write, [2, rest.as_ptr().expose_provenance(), rest.len(), 0, 0, 0]);
+            syscall(libc::SYS_write, [fd, rest.as_ptr().expose_provenance(), rest.len(), 0, 0, 0]);
         if n == -(libc::EINTR as isize) {
             continue;
         }
         let Some(after) = usize::try_from(n).ok().filter(|&n| n > 0).and_then(|n| rest.get(n..))
         else {
-            return;
+            return false;
         };
         rest = after;
     }
+    true
 }
 
 /// Ends the process by SIGABRT.
+#[cold]
 pub fn abort() -> ! {
+    #[cfg(not(any(miri, sanitizer, shuttle)))]
+    if super::is_bare() {
+        super::bare::abort();
+    }
     // SAFETY: abort has no preconditions.
     unsafe { libc::abort() }
 }

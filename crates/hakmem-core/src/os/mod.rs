@@ -109,14 +109,19 @@ pub use pagemap::{Page, Pagemap};
 pub use start::{in_program, on_first_stack, program_headers};
 pub use zeroes::copy_to_zeroes;
 
+#[cfg(all(feature = "reports", target_os = "linux", not(any(miri, sanitizer, shuttle))))]
+pub use bare::append;
 #[cfg(all(target_os = "linux", not(any(miri, sanitizer, shuttle))))]
 pub use bare::{
-    be_ordinary, in_borrowed_process, in_shared_memory, is_single_threaded, is_thread, numbers,
-    spawn_bare,
+    be_ordinary, in_borrowed_process, in_shared_memory, is_bare, is_single_threaded, is_thread,
+    numbers, spawn_bare,
 };
+#[cfg(all(feature = "reports", any(miri, sanitizer, shuttle)))]
+pub use checked::append;
 #[cfg(any(miri, sanitizer, shuttle))]
 pub use checked::{
-    be_ordinary, in_borrowed_process, in_shared_memory, is_single_threaded, is_thread, numbers,
+    be_ordinary, in_borrowed_process, in_shared_memory, is_bare, is_single_threaded, is_thread,
+    numbers,
 };
 #[cfg(not(shuttle))]
 pub use hooks::{Key, at_fork, drop_exit_key, make_exit_key, set_exit_value};

@@ -6,11 +6,13 @@
 //! of all locks.
 
 use super::Busy;
+use super::kept;
 use super::late::{self, FreeWhole, free_all};
 use crate::base::sync::{
     AtomicPtr,
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
+use crate::os;
 use core::mem::transmute;
 use core::ptr::null_mut;
 
@@ -44,20 +46,22 @@ pub fn dump_soon(write: Write) {
     fulfil();
 }
 
-/// Frees small samples that wait for the books, and fulfils a request, if there is one. The caller
+/// Frees small samples that wait for the books, counts other frees that wait, and fulfils a request, if there is one. The caller
 /// was in the books, and holds no lock.
 #[inline]
 pub(super) fn after_a_change() {
     late::free_small();
+    kept::count_waiting();
     if !ASKED.load(Relaxed).is_null() {
         fulfil();
     }
 }
 
 /// Frees all samples that wait for the books, large and huge ones by `whole`, and fulfils a request
-/// that came meanwhile. The caller holds no lock.
+/// that came meanwhile. The caller holds no lock. The scavenger fulfils no request: the function
+/// may be the program's, and call libc. A request then waits for the next change.
 pub fn free_late(whole: FreeWhole) {
-    if free_all(whole) && !ASKED.load(Relaxed).is_null() {
+    if free_all(whole) && !ASKED.load(Relaxed).is_null() && !os::is_bare() {
         fulfil();
     }
 }
@@ -88,6 +92,47 @@ mod tests {
     use super::*;
     use crate::base::sync::AtomicU32;
     use crate::testing::in_child;
+
+    /// The function may be the program's, and uses libc, which does not know the scavenger.
+    #[test]
+    fn the_scavenger_fulfils_no_wish() {
+        static ALIVE: AtomicU32 = AtomicU32::new(0);
+        static WRITTEN: AtomicU32 = AtomicU32::new(0);
+        static FREED: AtomicU32 = AtomicU32::new(0);
+        fn write() -> Result<(), Busy> {
+            table::with_books_at_once(|_| ())?;
+            WRITTEN.fetch_add(1, Relaxed);
+            Ok(())
+        }
+        unsafe fn whole(_: &crate::backend::page::Meta) {
+            FREED.fetch_add(1, Relaxed);
+        }
+        extern "C" fn work() {
+            free_late(whole);
+        }
+        in_child(|| {
+            assert!(super::super::start(1));
+            let sample = sample();
+            // SAFETY: the block is live, and freed once.
+            table::with_books(|_| unsafe { crate::api::c::free(sample) });
+            table::with_books(|_| dump_soon(write));
+            let mask = os::block_signals();
+            assert!(os::spawn_bare(work, &ALIVE) != 0);
+            os::restore_signals(mask);
+            while let number @ 1.. = ALIVE.load(Acquire) {
+                os::futex_wait_for_end(&ALIVE, number, 10);
+            }
+            assert_eq!((FREED.load(Relaxed), WRITTEN.load(Relaxed)), (1, 0));
+            after_a_change();
+            assert_eq!(WRITTEN.load(Relaxed), 1);
+        });
+    }
+
+    /// A large block that is a sample.
+    fn sample() -> *mut u8 {
+        // SAFETY: `malloc` takes any size.
+        unsafe { crate::api::c::malloc(100_000) }
+    }
 
     #[test]
     fn a_wish_waits_for_the_books_and_is_fulfilled_once() {

@@ -12,15 +12,18 @@
 //! 1. No thread waits for the books' lock while it holds that of a program heap, nor the other way
 //!    round. So a signal handler may wait for either while its thread holds the other one.
 //! 2. A sample counts as taken before its heap keeps it, and as freed once the heap keeps it no
-//!    more. A thread that interrupted the books (rule 2 of `profile`) counts no free: that sample
-//!    then stays live in the profile. So it does in a child if another thread was between the two
-//!    steps at the fork.
+//!    more. If a thread cannot have the books then (rule 2 of `profile`), the free waits in
+//!    `WAITING` for the next change of the books. There is room for the frees of some buckets. A
+//!    sample without room stays live in the profile. So it does in a child if another thread was
+//!    between the two steps at the fork.
 
 use super::asked::after_a_change;
 use super::live::{Live, Zero};
 use super::probe;
 use super::sampler::Sampler;
-use super::table::with_books;
+use super::table::{Books, with_books, with_books_at_once};
+use crate::base::sync::Ordering::Relaxed;
+use crate::base::sync::plain::{AtomicBool, AtomicU64};
 
 /// What a heap keeps of a sample. Its bucket never goes.
 #[derive(Debug, Clone, Copy)]
@@ -79,7 +82,9 @@ impl Sample {
     /// Counts the free. The caller has no lock of a program heap.
     #[cold]
     pub fn freed(self) {
-        with_books(|books| books.count_freed(self.bucket));
+        if with_books(|books| books.count_freed(self.bucket)).is_none() {
+            wait(self.bucket, 1);
+        }
         after_a_change();
     }
 }
@@ -97,8 +102,52 @@ pub fn all_freed(samples: Samples) {
 #[inline(never)]
 fn end(mut samples: Samples) {
     if !samples.is_empty() {
-        with_books(|books| samples.all().for_each(|(_, sample)| books.count_freed(sample.bucket)));
+        let count = |books: &mut Books| {
+            samples.all().for_each(|(_, sample)| books.count_freed(sample.bucket));
+        };
+        if with_books(count).is_none() {
+            samples.all().for_each(|(_, sample)| wait(sample.bucket, 1));
+        }
         after_a_change();
     }
     samples.clear();
+}
+
+/// Frees that wait: the number of a bucket plus 1, above the number of its frees. Relaxed: each
+/// place is by itself.
+static WAITING: [AtomicU64; 64] = [const { AtomicU64::new(0) }; 64];
+/// True if some may wait.
+static ANY_WAIT: AtomicBool = AtomicBool::new(false);
+const COUNT_BITS: u32 = 32;
+
+/// Has `frees` of samples of a bucket wait, if there is room.
+#[cold]
+fn wait(bucket: usize, frees: u64) {
+    let name = (bucket as u64 + 1) << COUNT_BITS;
+    let fits = |place: u64| place == 0 || place >> COUNT_BITS == name >> COUNT_BITS;
+    let more = |place: u64| fits(place).then_some((place | name) + frees);
+    let _ = WAITING.iter().find(|place| place.fetch_update(Relaxed, Relaxed, more).is_ok());
+    ANY_WAIT.store(true, Relaxed);
+}
+
+/// Counts the frees that wait, if the books are free. The caller holds no lock.
+#[inline]
+pub(super) fn count_waiting() {
+    if ANY_WAIT.load(Relaxed) {
+        count_them();
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn count_them() {
+    ANY_WAIT.store(false, Relaxed);
+    for place in &WAITING {
+        let waiting = place.swap(0, Relaxed);
+        let Some(bucket) = (waiting >> COUNT_BITS).checked_sub(1) else { continue };
+        let (bucket, frees) = (bucket as usize, waiting & ((1 << COUNT_BITS) - 1));
+        if !matches!(with_books_at_once(|books| books.count_frees(bucket, frees)), Ok(Some(()))) {
+            wait(bucket, frees);
+        }
+    }
 }

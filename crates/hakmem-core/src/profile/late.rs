@@ -19,14 +19,12 @@ use super::table::with_books_at_once;
 use crate::backend::arena::{SEGMENT, SLOT};
 use crate::backend::check;
 use crate::backend::page::{self, Kind, Meta};
-use crate::base::sync::{AtomicUsize, Ordering::Relaxed};
+use crate::base::sync::Ordering::Relaxed;
 use crate::proto::inbox::{Inbox, Link, Waiting};
 
-/// The small blocks that wait, and the large and huge ones.
+/// The small blocks that wait, and the large and huge ones, with their bytes.
 static SMALL: Inbox<Waiting> = Inbox::new();
 static WHOLE: Inbox<Waiting> = Inbox::new();
-/// Bytes of the latter. Relaxed: a hint for the purge. The inboxes alone hand the blocks over.
-static BYTES: AtomicUsize = AtomicUsize::new(0);
 
 /// Has the sample at `p`, in the slot of `meta`, wait.
 ///
@@ -34,15 +32,15 @@ static BYTES: AtomicUsize = AtomicUsize::new(0);
 /// It is live, and the caller gives it up.
 #[cold]
 pub unsafe fn put(p: *mut u8, meta: &Meta) {
-    BYTES.fetch_add(whole_bytes(meta), Relaxed);
-    let inbox = if whole_bytes(meta) == 0 { &SMALL } else { &WHOLE };
+    let bytes = whole_bytes(meta);
+    let inbox = if bytes == 0 { &SMALL } else { &WHOLE };
     // SAFETY: the caller gives the block up, and nobody else has it.
-    unsafe { inbox.push_chain(p.cast(), p.cast(), 0) };
+    unsafe { inbox.push_chain(p.cast(), p.cast(), bytes) };
 }
 
-/// Bytes of the large and huge blocks that wait.
+/// Bytes of the large and huge blocks that wait, up to what an inbox can say. A hint for the purge.
 pub fn bytes() -> usize {
-    BYTES.load(Relaxed)
+    WHOLE.waiting_bytes()
 }
 
 /// Bytes of a sample that is a large or huge block; 0 for a small one.
@@ -99,7 +97,6 @@ fn take_and_free(inbox: &Inbox<Waiting>, whole: FreeWhole) {
 unsafe fn free(p: *mut u8, whole: FreeWhole) {
     let Some(meta) = page::lookup(p) else { check::not_a_block(p, None) };
     let (kind, is_small) = (meta.kind(), meta.head().kind() == Kind::Sampled);
-    BYTES.fetch_sub(whole_bytes(meta), Relaxed);
     // SAFETY: who put the sample in gave it up.
     match with_books_at_once(|books| unsafe { take_out(books, p, meta) }) {
         // SAFETY: as above. Nothing has changed.

@@ -66,17 +66,34 @@ pub fn with_books<R>(f: impl FnOnce(&mut Books) -> R) -> Option<R> {
     if LOCK.is_held_by(me) || is_given_up() {
         return None;
     }
-    let _held = wait_for_books(me)?;
+    let held = wait_for_books(me)?;
+    Some(open(held, f))
+}
+
+/// [`with_books`], after a wait of `ms` milliseconds at most, in any case.
+#[cfg(feature = "reports")]
+pub fn with_books_within<R>(ms: u32, f: impl FnOnce(&mut Books) -> R) -> Option<R> {
+    let me = os::thread_token();
+    if LOCK.is_held_by(me) || is_given_up() {
+        return None;
+    }
+    let held = LOCK.lock_within_as(me, ms)?;
+    Some(open(held, f))
+}
+
+fn open<R>(_: Guard<'static>, f: impl FnOnce(&mut Books) -> R) -> R {
     // SAFETY: this thread holds the lock. A further call by this thread, in `f` or in a signal
     // handler, finds the lock held and gets no reference (rule 2 of `profile`). So this is the only
     // one.
-    Some(f(unsafe { &mut *BOOKS.0.get() }))
+    f(unsafe { &mut *BOOKS.0.get() })
 }
 
 /// Threads that are about to fork.
 static FORKS: AtomicU32 = AtomicU32::new(0);
 /// The token of the thread that holds the lock for its fork.
 static FORKER: AtomicU32 = AtomicU32::new(0);
+/// A thread has waited for a fork in vain. Then no further one waits for it.
+static IS_LONG: AtomicBool = AtomicBool::new(false);
 
 /// Waits for the lock. None: a thread that forks has it, and may wait for a lock of libc's that the
 /// calling thread holds. The calling thread then goes on as in rule 2 of `profile`.
@@ -85,12 +102,15 @@ fn wait_for_books(me: u32) -> Option<Guard<'static>> {
     const MOMENTS: u32 = 20;
     let mut left = MOMENTS;
     loop {
+        let in_fork = FORKS.load(Relaxed) != 0;
+        if in_fork && (left == 0 || IS_LONG.load(Relaxed)) {
+            IS_LONG.store(true, Relaxed);
+            return LOCK.try_lock_as(me);
+        }
         if let Some(held) = LOCK.lock_within_as(me, 5) {
             return Some(held);
         }
-        if FORKS.load(Relaxed) != 0 {
-            left = left.checked_sub(1)?;
-        }
+        left = left.saturating_sub(u32::from(in_fork));
     }
 }
 
@@ -98,7 +118,9 @@ fn wait_for_books(me: u32) -> Option<Guard<'static>> {
 /// the lock's holder may wait for the calling thread.
 pub fn before_fork() {
     let me = os::thread_token();
-    FORKS.fetch_add(1, Relaxed);
+    if FORKS.fetch_add(1, Relaxed) == 0 {
+        IS_LONG.store(false, Relaxed);
+    }
     if super::interval() != 0
         && !LOCK.is_held_by(me)
         && let Some(held) = (0..20).find_map(|_| LOCK.lock_within_as(me, 5))
@@ -302,7 +324,12 @@ impl Books {
 
     /// Counts a free of a sample of the bucket, which is no longer among the live ones.
     pub fn count_freed(&mut self, bucket: usize) {
-        self.buckets.all_mut()[bucket].freed += 1;
+        self.count_frees(bucket, 1);
+    }
+
+    /// [`Books::count_freed`] for several samples of a bucket.
+    pub fn count_frees(&mut self, bucket: usize, frees: u64) {
+        self.buckets.all_mut()[bucket].freed += frees;
     }
 }
 

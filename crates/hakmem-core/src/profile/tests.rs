@@ -129,6 +129,56 @@ fn samples_freed_during_a_long_fork_are_freed_later() {
     });
 }
 
+/// Frees of program heaps are counted later, too: of one block, and of all blocks of a heap that
+/// ends.
+#[test]
+fn frees_of_program_heaps_are_counted_later() {
+    sampled(|| {
+        use crate::api::c::heaps;
+        // SAFETY: the heap is live until it is deleted, after its last use.
+        unsafe {
+            let heap = heaps::new("counted", None);
+            let blocks = [(); 11].map(|()| heaps::allocate(heap, 16, 5000, false));
+            let (taken, freed, _) = counts();
+            assert!(taken - freed >= 11);
+            table::with_books(|_| {
+                free(blocks[0]);
+                assert!(heaps::delete(heap));
+            });
+            assert_eq!(counts().1, freed, "they wait");
+            free(take(64));
+            assert_eq!(counts().1, freed + 12);
+        }
+    });
+}
+
+/// The first thread that waits for a long fork in vain is the last one that waits for it.
+#[test]
+fn a_long_fork_is_waited_for_once() {
+    in_child(|| {
+        let turn = std::sync::Barrier::new(2);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                table::before_fork();
+                turn.wait();
+                turn.wait();
+                table::release_after_fork();
+            });
+            turn.wait();
+            let millis = |calls: u32| {
+                let begin = std::time::Instant::now();
+                (0..calls).for_each(|_| assert!(table::with_books(|_| ()).is_none()));
+                begin.elapsed().as_millis()
+            };
+            let first = millis(1);
+            // Without the note each call takes as long as the first one.
+            assert!(millis(100) < 50 * first);
+            turn.wait();
+        });
+        assert!(table::with_books(|_| ()).is_some());
+    });
+}
+
 /// In the child, live samples count as taken from the start.
 #[test]
 fn a_child_has_counts_of_its_own() {

@@ -16,7 +16,7 @@
 //! of samples that each one stands for at the header's interval, and rounded. The line before them,
 //! a comment for pprof, has their interval and their counts as they are.
 
-use super::table::{Books, Bucket, with_books, with_books_at_once};
+use super::table::{Books, Bucket, with_books, with_books_at_once, with_books_within};
 use super::{Busy, Event, estimate, interval, is_on};
 use crate::os;
 use core::fmt::{self, Write};
@@ -109,6 +109,20 @@ pub fn dump<R>(event: Event, to: impl FnOnce(&[u8]) -> R) -> Option<R> {
     }
     let buffer = with_books(|books| Buffer::of(books, event))??;
     Some(to(buffer.with_maps().text()))
+}
+
+/// [`dump`] at the end of the process, after a wait of two seconds at most for a fork of another
+/// thread.
+///
+/// # Errors
+/// [`Busy`]: the fork takes longer, or this is a signal handler that interrupted the profile.
+pub(crate) fn dump_at_end<R>(to: impl FnOnce(&[u8]) -> R) -> Result<Option<R>, Busy> {
+    if interval() == 0 {
+        return Ok(None);
+    }
+    let made = with_books_within(2_000, |books| Buffer::of(books, Event::Exit));
+    let buffer = made.ok_or(Busy)?;
+    Ok(buffer.map(|buffer| to(buffer.with_maps().text())))
 }
 
 /// [`dump`] for a caller that must not wait, a signal handler. Err: a thread is just changing the

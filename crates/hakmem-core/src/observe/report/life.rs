@@ -224,6 +224,10 @@ fn copy_line(line: &[u8]) -> bool {
     // `on_line`, `leave` with all signals blocked. Other threads come later.
     let file = unsafe { *PLAN.0.get() }.and_then(|plan| plan.errors);
     file.is_some_and(|file| {
+        // The scavenger has no errno.
+        if os::is_bare() {
+            return file.append_on_bare_thread(line);
+        }
         errno::preserved(|| file.append(line));
         true
     })

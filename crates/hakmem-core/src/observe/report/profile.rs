@@ -98,12 +98,14 @@ extern "C" fn on_signal(_: c_int, _: *mut siginfo_t, context: *mut ucontext_t) {
 }
 
 /// Writes the profile now, or says that it is busy. If the signal came while a thread changed the
-/// profile, that thread calls this after the change.
+/// profile, that thread calls this after the change: in a `free`, which keeps errno.
 fn write_at_once() -> Result<(), Busy> {
-    if let Some(file) = file() {
-        told_if_lost(profile::dump_at_once(Event::Signal, |text| file.append(text))?);
-    }
-    Ok(())
+    errno::preserved(|| {
+        if let Some(file) = file() {
+            told_if_lost(profile::dump_at_once(Event::Signal, |text| file.append(text))?);
+        }
+        Ok(())
+    })
 }
 
 /// Writes the profile at the end of the process.
@@ -112,7 +114,10 @@ pub fn end() {
     // SAFETY: only `start` and `leave` write it, in constructors: `start` before it installs the
     // handler, `leave` with all signals blocked. Other threads come later.
     if let Some(file) = unsafe { *TO.0.get() } {
-        told_if_lost(profile::dump(Event::Exit, |text| file.append(text)));
+        match profile::dump_at_end(|text| file.append(text)) {
+            Ok(written) => told_if_lost(written),
+            Err(Busy) => out::say_lost(format_args!("profile lost: another thread is in a fork")),
+        }
     }
 }
 

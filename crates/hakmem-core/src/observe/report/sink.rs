@@ -14,6 +14,7 @@ use super::errno::Reason;
 use super::out::{self, Lossy, Text, stderr_line, write_all};
 use super::settings::{self, PATH};
 use crate::api::c;
+use crate::os;
 use core::ffi::{CStr, c_int};
 use core::fmt::Write;
 use core::sync::atomic::{AtomicI32, Ordering::Relaxed};
@@ -186,6 +187,19 @@ impl File {
         written.unwrap_or_else(|why| self.say_lost(why));
     }
 
+    /// [`File::append`] on the bare thread, without libc. False: the line is not in the file.
+    pub fn append_on_bare_thread(self, line: &[u8]) -> bool {
+        if c::is_filtered() {
+            return false;
+        }
+        let append = |name: &CStr| match by_path(name, |name, flags| os::append(name, flags, line))
+        {
+            true => Ok(()),
+            false => Err(Reason(libc::EIO)),
+        };
+        with_pid(&self.0.path, append).is_ok()
+    }
+
     fn say_lost(self, why: Reason) {
         let path = self.0.path.as_bytes();
         let path = path.strip_suffix(b"\0").unwrap_or(path);
@@ -239,21 +253,27 @@ fn descriptor_in(name: &CStr) -> Option<&[u8]> {
     is_number.then_some(digits)
 }
 
-/// Opens a file to append to (rules 1, 2).
-fn open(name: &CStr) -> Result<c_int, Reason> {
+/// Calls `open` with the path and the flags that open a file to append to (rules 1, 2).
+fn by_path<T>(name: &CStr, open: impl FnOnce(&CStr, c_int) -> T) -> T {
     let flags =
         libc::O_WRONLY | libc::O_APPEND | libc::O_CLOEXEC | libc::O_NONBLOCK | libc::O_NOCTTY;
-    let fd = if let Some(number) = descriptor_in(name) {
-        let mut link = Text::<32>::new();
+    let mut link = Text::<32>::new();
+    if let Some(number) = descriptor_in(name) {
+        // The text has room for nine digits and the NUL.
         for part in [b"/proc/self/fd/", number, b"\0"] {
             link.push(part);
         }
-        // SAFETY: the text has room for the link with nine digits and the NUL at its end.
-        unsafe { libc::open(link.as_bytes().as_ptr().cast(), flags) }
-    } else {
-        // SAFETY: `name` is a `CStr`.
-        unsafe { libc::open(name.as_ptr(), flags | libc::O_CREAT | libc::O_NOFOLLOW, 0o600) }
-    };
+    }
+    match CStr::from_bytes_with_nul(link.as_bytes()) {
+        Ok(link) => open(link, flags),
+        Err(_) => open(name, flags | libc::O_CREAT | libc::O_NOFOLLOW),
+    }
+}
+
+/// Opens a file to append to (rules 1, 2).
+fn open(name: &CStr) -> Result<c_int, Reason> {
+    // SAFETY: the path is a `CStr`.
+    let fd = by_path(name, |name, flags| unsafe { libc::open(name.as_ptr(), flags, 0o600) });
     if fd < 0 { Err(Reason::last()) } else { Ok(fd) }
 }
 

@@ -15,6 +15,9 @@
 //!    scavenger. What the kernel refuses to processes with several threads, it refused there
 //!    before.
 //! 3. The scavenger ends before a fork, so that the parent has only the threads that it made.
+//! 4. To end one and make the next costs as much as hundreds of calls. So where several were ended
+//!    within a second, as by a file server that takes the rights of each client, the next one
+//!    comes after that second. Until then slow paths make the passes.
 //!
 //! `proto::worker` says when it begins and ends.
 
@@ -37,6 +40,25 @@ static FAILED: AtomicBool = AtomicBool::new(false);
 #[unsafe(link_section = ".data.hakmem")]
 static ANNOUNCED: AtomicBool = AtomicBool::new(false);
 
+/// When the present second of `ENDED` began, in coarse milliseconds, and how many scavengers were
+/// ended since by a `hold` (rule 4). Hints.
+static SECOND: AtomicU32 = AtomicU32::new(0);
+/// See `SECOND`.
+static ENDED: AtomicU32 = AtomicU32::new(0);
+/// After as many ends there is no scavenger for the rest of the second.
+const MOST_ENDED: u32 = 8;
+
+/// Notes that a `hold` ends a scavenger (rule 4).
+fn note_end() {
+    let now = os::now_ms();
+    if os::age(now, SECOND.load(Relaxed)) < 1_000 {
+        ENDED.fetch_add(1, Relaxed);
+    } else {
+        SECOND.store(now, Relaxed);
+        ENDED.store(1, Relaxed);
+    }
+}
+
 /// The milliseconds after which a scavenger is replaced.
 const LIFE_MS: u32 = 1_000;
 /// The milliseconds from a failed attempt to the next.
@@ -58,7 +80,8 @@ pub fn wake() -> bool {
 fn start() -> bool {
     let now = os::now_ms();
     let may = ANNOUNCED.load(Relaxed) || !os::is_single_threaded();
-    let too_soon = FAILED.load(Relaxed) && os::age(now, MADE.load(Relaxed)) < RETRY_MS;
+    let too_soon = FAILED.load(Relaxed) && os::age(now, MADE.load(Relaxed)) < RETRY_MS
+        || ENDED.load(Relaxed) >= MOST_ENDED && os::age(now, SECOND.load(Relaxed)) < 1_000;
     // In a child of vfork the scavenger would end with the child. If it held a lock then, the lock
     // would stay held in the memory that the child shares with its parent.
     if !may || too_soon || os::in_borrowed_process() {
@@ -143,6 +166,9 @@ fn wait_until_gone(ms: u32) -> bool {
 /// second at most, and 20 ms if a signal interrupted this thread `in_the_middle` of something that
 /// the scavenger may wait for.
 pub fn hold(in_the_middle: bool) {
+    if WORKER.call() == Call::Running {
+        note_end();
+    }
     WORKER.hold();
     is_gone_within(if in_the_middle { 20 } else { 1_000 });
 }

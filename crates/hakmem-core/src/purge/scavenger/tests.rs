@@ -48,6 +48,7 @@ fn who_is_held_off_is_off_the_books_and_comes_again() {
             free_much();
             let number = NUMBER.load(Relaxed);
             assert!(os::is_thread(number));
+            ENDED.store(0, Relaxed);
             hold(false);
             hold(false);
             assert!(!is_at_work() && !os::is_thread(number));
@@ -60,6 +61,30 @@ fn who_is_held_off_is_off_the_books_and_comes_again() {
         forbid(false);
         free_much();
         assert!(!is_at_work());
+    });
+}
+
+/// Rule 4.
+#[test]
+fn after_many_ends_it_comes_later() {
+    in_child(|| {
+        keep_nothing_back();
+        announce_rights();
+        let ends = (0..1000).take_while(|_| {
+            free_much();
+            // A new second would begin a new count.
+            SECOND.store(os::now_ms(), Relaxed);
+            let was_at_work = is_at_work();
+            hold(false);
+            release();
+            was_at_work
+        });
+        assert_eq!(ends.count(), MOST_ENDED as usize);
+        free_much();
+        assert!(!is_at_work());
+        SECOND.store(os::now_ms().wrapping_sub(1_000), Relaxed);
+        free_much();
+        assert!(is_at_work());
     });
 }
 
