@@ -46,8 +46,8 @@ pub fn dump_soon(write: Write) {
     fulfil();
 }
 
-/// Frees small samples that wait for the books, counts other frees that wait, and fulfils a request, if there is one. The caller
-/// was in the books, and holds no lock.
+/// Frees small samples that wait for the books, counts other frees that wait, and fulfils a
+/// request, if there is one. The caller was in the books, and holds no lock.
 #[inline]
 pub(super) fn after_a_change() {
     late::free_small();
