@@ -31,6 +31,7 @@ pub mod kept;
 mod thp;
 
 use crate::backend::arena::{self, Run, SEGMENT, SLOT};
+use crate::backend::filling;
 use crate::backend::held;
 use crate::backend::nodes::Groups;
 use crate::backend::page::{Kind, Meta, THP, TRIED, UNTOLD};
@@ -45,12 +46,12 @@ pub use cache::{
     CACHED, HANDED, HITS, LOCK, RETURNED, after_fork, cached_bytes, counts, forget_part,
     further_locks, purge, signed_cached_bytes,
 };
-use cache::{Entry, give_excess, put_back, put_entry, take_cached, take_longest};
+use cache::{Entry, drop_entry, give_excess, put_back, put_entry, take_cached, take_longest};
 pub use clear::clear;
 use grow::{give_clean, is_plain};
 pub use grow::{resize, will_be_filled};
 use kept::{Kept, Put};
-use thp::{ask_at_once, is_filled_by, set_told};
+use thp::{ask_at_once, is_filled_by, set_told, wants_look};
 
 /// No request and no alignment above this can be met: no address space is larger.
 pub const TOO_LARGE: usize = arena::LARGEST;
@@ -211,6 +212,9 @@ fn take_fresh(len: usize, align: usize, wanted: Groups) -> Option<Run> {
 #[inline(never)]
 pub unsafe fn keep(meta: &Meta, kept: &Kept) -> Option<usize> {
     let (len, reserve) = (meta.span.load(Relaxed) as usize, meta.reserve.load(Relaxed) as usize);
+    if wants_look(meta, len) {
+        return None;
+    }
     if reserve > len {
         let run = run_of(meta);
         meta.reserve.store(len as u32, Relaxed);
@@ -247,9 +251,15 @@ pub unsafe fn free(meta: &Meta) -> usize {
         // are clean (rule 3).
         unsafe { give_clean((run.0, run.1 + len), reserve - len, is_plain(meta)) };
     }
+    let is_sparse = wants_look(meta, len) && filling::is_sparse(address(run), len * SEGMENT);
     set_told(meta, UNTOLD);
     CACHED.fetch_add(len * SEGMENT, Relaxed);
-    put_entry::<false>(entry, now);
+    if is_sparse {
+        // Little of it is resident, and the next block in it would touch huge pages.
+        drop_entry(entry);
+    } else {
+        put_entry::<false>(entry, now);
+    }
     len * SEGMENT
 }
 

@@ -162,6 +162,39 @@ fn more_blocks_try_huge_pages_once_one_was_filled() {
     });
 }
 
+/// Long blocks ask at once. If a program leaves one almost untouched, further ones do so ever more
+/// rarely, and its memory goes back at once. Filled ones end that.
+#[test]
+fn blocks_ask_for_no_huge_pages_where_programs_touch_little_of_them() {
+    in_child(|| {
+        os::see_filters();
+        const N: usize = 40 << 20;
+        let asks = |fill: usize| {
+            // SAFETY: the block has N bytes, of which at least one is written, and is freed once.
+            unsafe {
+                let p = c::malloc(N);
+                let asks = crate::backend::page::lookup(p).unwrap().segment().is_thp();
+                p.write_bytes(1, fill);
+                c::free(p);
+                forget_part(0); // Each block is a fresh one.
+                asks
+            }
+        };
+        // SAFETY: `malloc` takes any size. The block is not freed.
+        if density::of(unsafe { c::malloc(N) }.addr(), N).is_none() {
+            return; // The system does not tell.
+        }
+        let before = cached_bytes();
+        assert!(asks(1));
+        assert_eq!(cached_bytes(), before, "no run of it is used again");
+        let sparse = (0..200).filter(|_| asks(1)).count();
+        assert!((2..10).contains(&sparse), "{sparse}");
+        // A filled one that did not ask tells nothing. The first that asks again does.
+        let filled = (0..100).take_while(|_| !asks(N)).count();
+        assert!(filled < 64 && (0..20).all(|_| asks(N)), "{filled}");
+    });
+}
+
 #[test]
 #[cfg_attr(feature = "hardened", ignore = "its realloc does not say that a block will be filled")]
 fn a_block_that_grows_to_be_filled_gets_huge_pages() {

@@ -8,6 +8,7 @@
 
 use super::address;
 use crate::backend::arena::{Run, SEGMENT};
+use crate::backend::filling;
 use crate::backend::page::{Meta, THP, TRIED, UNTOLD};
 use crate::backend::tried;
 use crate::base::sync::Ordering::Relaxed;
@@ -29,6 +30,12 @@ pub(super) fn set_told(huge: &Meta, told: u8) {
 /// How many segments of a huge block, which has `len`, the count of `tried` has: all or none.
 pub(super) fn tried_of(huge: &Meta, len: usize) -> usize {
     if huge.segment().thp.load(Relaxed) == TRIED { len } else { 0 }
+}
+
+/// True if the huge block, which is being freed, has `len` segments and asked for huge pages, shall
+/// be looked at.
+pub(super) fn wants_look(huge: &Meta, len: usize) -> bool {
+    len >= LEAST_TRIED && huge.segment().is_thp() && filling::wants_look()
 }
 
 /// The block that was tried has grown, or moves. A program that does so is likely to fill it.
@@ -54,7 +61,7 @@ pub(super) fn ask_at_once(run: Run, n: usize, len: usize, written: bool) -> u8 {
     let is_filled = written && is_filled_by(n, len);
     let trial = if written { &tried::WRITTEN } else { &tried::ZERO };
     let tries = || len >= LEAST_TRIED && n >= len * SEGMENT / 4 * 3 && trial.may(address(run), len);
-    let asks = Thp::now() == Thp::Auto && (is_filled || tries());
+    let asks = Thp::now() == Thp::Auto && (is_filled || tries()) && filling::may_ask();
     if !asks || !os::want_thp(address(run), len * SEGMENT) {
         return UNTOLD;
     }
