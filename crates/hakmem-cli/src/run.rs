@@ -31,9 +31,10 @@ signal killed the program, hakmem dies of the same signal. Otherwise:
   126  PROG cannot be executed
   127  PROG is not found
   2    wrong usage
-If hakmem did not serve the program, a line on standard error says so. A Rust program with hakmem \
-inside runs without the library: the hakmem inside serves it. If a shell starts such a program, \
-the program gets the library too. The hakmem inside still serves and reports.
+If hakmem did not serve the program, a line on standard error says so. A program with hakmem \
+inside (Rust's global allocator, or libhakmem.a) runs without the library: the hakmem inside \
+serves it. If a shell starts such a program, the program gets the library too. The hakmem inside \
+still serves and reports.
 
 Examples:
   hakmem run python3 work.py
