@@ -207,7 +207,7 @@ fn programs() {
     fs::write(&script, format!("#!{}\n", STATIC.display())).unwrap();
     fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
     let by_env = folder.path().join("by-env");
-    fs::write(&by_env, "#!/usr/bin/env sh\n").unwrap();
+    fs::write(&by_env, "#!/usr/bin/env -S A=b sh -e\n").unwrap();
     fs::set_permissions(&by_env, fs::Permissions::from_mode(0o755)).unwrap();
     let musl = BUILT.compile(
         "program.c",
@@ -223,6 +223,13 @@ fn programs() {
         (&musl, "preload", "problem", "libhakmem.a for musl"),
         (&script, "program", "ok", "It is a script"),
         (&by_env, "program", "note", "/usr/bin/env looks for"),
+        (&by_env, "program", "note", "instead: hakmem doctor sh."),
+        (
+            &by_env,
+            "program",
+            "note",
+            "A wrapper, such as pyenv's, hides",
+        ),
         (&script, "preload", "problem", "statically linked"),
         (&own, "allocator", "note", "mimalloc of its own"),
         (&inside, "allocator", "note", "hakmem inside"),

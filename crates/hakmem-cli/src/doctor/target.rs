@@ -1,6 +1,7 @@
 //! The program that is to run on hakmem, and the library that serves it.
 
 use super::finding::{Finding, Verdict};
+use crate::checked;
 use crate::library::{self, Library};
 use crate::own::{self, Own};
 use crate::program::{self, Machine, NotStarted};
@@ -125,20 +126,24 @@ fn file(path: &Path, executed: &Path) -> Finding {
     if executed == path {
         return Finding::ok(SUBJECT, &found, "This file is what the system executes.");
     }
-    match executed.file_name() == Some(OsStr::new("env")) {
-        false => Finding::ok(
-            SUBJECT,
-            &found,
-            format!("It is a script. What follows is about its interpreter, {executes}."),
-        ),
-        true => Finding::new(
-            Verdict::Note,
-            SUBJECT,
-            &found,
-            format!("It is a script. {executes} looks for its interpreter when it starts."),
-            "Name the interpreter instead: hakmem doctor python3, say.",
-        ),
+    if executed.file_name() != Some(OsStr::new("env")) {
+        let what = format!("It is a script. What follows is about its interpreter, {executes}.");
+        return Finding::ok(SUBJECT, &found, what);
     }
+    let example = match program::looked_for(path) {
+        Some(name) => format!(": hakmem doctor {}", checked::name(&name)),
+        None => String::new(),
+    };
+    Finding::new(
+        Verdict::Note,
+        SUBJECT,
+        &found,
+        format!("It is a script. {executes} looks for its interpreter when it starts."),
+        format!(
+            "Name the interpreter instead{example}. A wrapper, such as pyenv's, hides the real \
+             program: name that one."
+        ),
+    )
 }
 
 /// Whether a preloaded library gets into the program.
