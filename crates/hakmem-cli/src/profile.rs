@@ -177,8 +177,9 @@ pub fn write(
 ) -> Result<String, String> {
     let raw = &raw::last(text, pid)?.ok_or_else(|| match pid {
         Some(pid) => format!(
-            "there is no heap profile of process {pid}: it ended without running \
-            exit handlers, or wrote none"
+            "there is no heap profile of process {pid}: it ended without running exit handlers, or \
+             wrote none; hakmem profile --pid PID takes one before the end, and with \
+             HAKMEM_PROFILE_SIGNAL=USR2 the program writes one at each SIGUSR2"
         ),
         None => "there is no heap profile".into(),
     })?;

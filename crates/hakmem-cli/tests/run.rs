@@ -413,12 +413,20 @@ fn an_end_without_exit_handlers_is_described() {
     let output = run(&["--stats"], &program(&["_exit"])).output().unwrap();
     assert_eq!(output.status.code(), Some(9));
     assert!(stderr(&output).contains("(_exit)") && !stderr(&output).contains("allocations served"));
+    assert_says(
+        &output,
+        "hakmem stat --pid PID shows the figures before the end",
+    );
 
     let output = run(&["--stats", "--require"], &["sh", "-c", "kill -KILL $$"])
         .output()
         .unwrap();
     assert_eq!(output.status.signal(), Some(libc::SIGKILL));
     assert_says(&output, "SIGKILL killed the process before it could report");
+    assert_says(
+        &output,
+        "hakmem stat --pid PID shows the figures before the end",
+    );
     assert!(!stderr(&output).contains("allocations served"));
 }
 
