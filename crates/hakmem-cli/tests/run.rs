@@ -6,6 +6,7 @@ use common::*;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
 
 #[test]
 fn the_exit_status_is_the_programs() {
@@ -500,4 +501,27 @@ fn wishes_for_statistics_that_are_overruled_are_mentioned() {
         .output()
         .unwrap();
     assert_says(&output, "HAKMEM_STATS is set");
+}
+
+#[test]
+fn a_missing_hardened_library_comes_with_the_way_to_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let alone = copied(Path::new(env!("CARGO_BIN_EXE_hakmem")), folder.path());
+    let mut command = std::process::Command::new(&alone);
+    let output = command.args(["run", "--hardened", "true"]).output();
+    let output = output.unwrap();
+    assert_eq!(output.status.code(), Some(125));
+    assert_says(&output, "libhakmem-hardened.so");
+    assert_says(&output, "./install.sh");
+    // As the page has it.
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/security.md");
+    let page = fs::read_to_string(page).unwrap();
+    for part in [
+        "cargo build --release -p hakmem-ffi",
+        "--features hardened --target-dir target/hardened",
+        "target/hardened/release/libhakmem.so",
+    ] {
+        assert_says(&output, part);
+        assert!(page.contains(part), "{part}");
+    }
 }
