@@ -1,5 +1,6 @@
 //! What is in the `hakmem` command, which runs programs on the hakmem allocator and looks at them.
 
+mod build;
 mod checked;
 mod child;
 mod doctor;

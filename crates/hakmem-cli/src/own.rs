@@ -5,7 +5,8 @@
 //! that sees next to nothing. Other allocators are known by functions that only they define. A file
 //! without symbols hides them, and nothing is said.
 
-use crate::checked;
+use crate::build::Build;
+use crate::{checked, view};
 use object::elf::{self, FileHeader64, Sym64};
 use object::read::ReadCache;
 use object::read::elf::{FileHeader, ProgramHeader, SectionHeader, Sym};
@@ -75,7 +76,7 @@ pub fn of(path: &Path) -> Option<Own> {
     let cache = ReadCache::new(checked::open(path).ok()?);
     let header = FileHeader64::<LE>::parse(&cache).ok()?;
     let mut found = Found {
-        hakmem: has_note(header, &cache),
+        hakmem: with_note(header, &cache, |_| ()).is_some(),
         ..Found::default()
     };
     for table in [elf::SHT_SYMTAB, elf::SHT_DYNSYM] {
@@ -90,25 +91,38 @@ pub fn of(path: &Path) -> Option<Own> {
 
 /// Whether the file is an executable or a library with hakmem in it.
 pub fn is_hakmem(path: &Path) -> bool {
-    checked::open(path).is_ok_and(|file| {
-        let cache = ReadCache::new(file);
-        FileHeader64::<LE>::parse(&cache).is_ok_and(|header| has_note(header, &cache))
-    })
+    in_file(path, |_| ()).is_some()
 }
 
-fn has_note<'a, R: ReadRef<'a>>(header: &FileHeader64<LE>, data: R) -> bool {
+/// The build of the hakmem in the file, if its note says that.
+pub fn build(path: &Path) -> Option<Build> {
+    in_file(path, view::build_in_file)?
+}
+
+/// What `read` makes of the description of the note in the file.
+fn in_file<T>(path: &Path, read: impl Fn(&[u8]) -> T) -> Option<T> {
+    let cache = ReadCache::new(checked::open(path).ok()?);
+    let header = FileHeader64::<LE>::parse(&cache).ok()?;
+    with_note(header, &cache, read)
+}
+
+fn with_note<'a, R: ReadRef<'a>, T>(
+    header: &FileHeader64<LE>,
+    data: R,
+    read: impl Fn(&[u8]) -> T,
+) -> Option<T> {
     // More segments than fit in the header are counted elsewhere, by a number that may be any.
     if header.e_phnum(LE) == elf::PN_XNUM {
-        return false;
+        return None;
     }
     let segments = header.program_headers(LE, data).unwrap_or_default();
     let small = |s: &&elf::ProgramHeader64<LE>| s.p_filesz(LE) <= MOST_NOTES;
-    segments.iter().take(SEGMENTS).filter(small).any(|segment| {
-        let Ok(Some(mut notes)) = segment.notes(LE, data) else {
-            return false;
-        };
+    let mut small = segments.iter().take(SEGMENTS).filter(small);
+    small.find_map(|segment| {
+        let mut notes = segment.notes(LE, data).ok()??;
         std::iter::from_fn(|| notes.next().ok().flatten())
-            .any(|note| note.name() == b"hakmem" && note.n_type(LE).0 == NOTE)
+            .find(|note| note.name() == b"hakmem" && note.n_type(LE).0 == NOTE)
+            .map(|note| read(note.desc()))
     })
 }
 

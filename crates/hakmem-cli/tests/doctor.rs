@@ -168,10 +168,31 @@ fn options_in_the_environment() {
         ("HAKMEM_DECAY_MS=2s\0HAKMEM_STATS=1", "ok", "HAKMEM_STATS=1"),
         ("HAKMEM_DECAY_MS=soon", "note", "not a number from 0"),
         ("HAKMEM_DECAY=1", "note", "no such option"),
+        (
+            "HAKMEM_HARDENED=high",
+            "note",
+            "The default build ignores HAKMEM_HARDENED",
+        ),
+        ("HAKMEM_HARDENED=default", "ok", "HAKMEM_HARDENED=default"),
+        ("HAKMEM_GUARD_SAMPLE=9", "ok", "HAKMEM_GUARD_SAMPLE=9"),
     ] {
         let root = system(&[("proc/42/environ", value)]);
         let found = findings(&doctor(Some(root.path()), &["--pid", "42"]));
         assert_found(&found, "options", verdict, words);
+    }
+    let hardened = ("calls/42", "served hardened");
+    for (value, verdict, words) in [
+        ("HAKMEM_HARDENED=high", "ok", "HAKMEM_HARDENED=high"),
+        (
+            "HAKMEM_GUARD_SAMPLE=9",
+            "note",
+            "The hardened build ignores HAKMEM_GUARD_SAMPLE",
+        ),
+    ] {
+        let root = system(&[hardened, ("proc/42/environ", value)]);
+        let found = findings(&doctor(Some(root.path()), &["--pid", "42"]));
+        assert_found(&found, "options", verdict, words);
+        assert_found(&found, "hakmem in the process", "ok", "the hardened build");
     }
     // One whose environment may not be read: nothing is said of it.
     let root = system(&[]);
@@ -189,12 +210,13 @@ fn options_in_the_environment() {
         .args(["doctor", "--json", "--root"])
         .arg(root.path());
     command.arg("--lib").arg(&*HAKMEM).env("HAKMEM_WHAT", "1");
-    assert_found(
-        &findings(&command.output().unwrap()),
-        "options",
-        "note",
-        "HAKMEM_WHAT=1",
-    );
+    let found = findings(&command.output().unwrap());
+    assert_found(&found, "options", "note", "HAKMEM_WHAT=1");
+    command
+        .env_remove("HAKMEM_WHAT")
+        .env("HAKMEM_HARDENED", "high");
+    let found = findings(&command.output().unwrap());
+    assert_found(&found, "options", "note", "The default build ignores");
 }
 
 /// Programs that a preloaded library reaches, and others.
@@ -317,7 +339,7 @@ fn on_this_system() {
         let long = text.lines().find(|line| line.chars().count() > 80);
         assert_eq!(long, None);
         let part = match on_hakmem {
-            true => "ok       hakmem in the process: yes\n",
+            true => "ok       hakmem in the process: yes, the default build\n",
             false => "problem  hakmem in the process: no\n",
         };
         assert!(text.contains(part), "{text}");

@@ -525,3 +525,22 @@ fn a_missing_hardened_library_comes_with_the_way_to_it() {
         assert!(page.contains(part), "{part}");
     }
 }
+
+/// The hardened build has no sampled guards, and the default build no levels.
+#[test]
+fn options_of_the_other_build_are_told() {
+    let mut command = hakmem();
+    command.args(["run", "--hardened", "--guard", "true"]);
+    let output = command.output().unwrap();
+    assert_ended(&output, 2, "");
+    assert_says(&output, "the hardened build has no sampled guards");
+
+    for (value, told) in [("high", true), ("default", false), ("", false)] {
+        let mut command = hakmem();
+        command.args(["run", "--lib"]).arg(&*HAKMEM).arg("true");
+        let output = command.env("HAKMEM_HARDENED", value).output().unwrap();
+        let text = stderr(&output);
+        let line = "hakmem: HAKMEM_HARDENED has no effect on the default build; hakmem run";
+        assert_eq!(text.contains(line), told, "{value:?}: {text}");
+    }
+}
