@@ -11,11 +11,14 @@ const KINDS: usize = 64;
 /// The summary of a program that ended through its exit handlers, and of the processes it started.
 pub fn of(program: &str, pid: u32, report: &Report) -> String {
     let mut text = String::new();
-    if let Some(State::Ended(figures)) = report.last_of(pid).map(|image| &image.state) {
+    if let Some(image) = report.last_of(pid)
+        && let State::Ended(figures) = &image.state
+    {
         section(
             &mut text,
             &format!("{program} (process {pid})"),
             &Totals::of([figures]),
+            image.forked,
         );
     }
     let images = report.images.len();
@@ -29,12 +32,13 @@ pub fn of(program: &str, pid: u32, report: &Report) -> String {
                 counted(execs as u64, "program more", "programs more")
             ),
         };
+        let forked = report.images.iter().filter(|i| i.forked).count() as u64;
         section(
             &mut text,
             &format!("all together ({processes}{programs})"),
             &totals,
+            forked > 0,
         );
-        let forked = report.images.iter().filter(|i| i.forked).count() as u64;
         if forked > 0 {
             let forked = counted(forked, "forked process", "forked processes");
             row(
@@ -166,17 +170,21 @@ impl Totals {
     }
 }
 
-fn section(text: &mut String, title: &str, totals: &Totals) {
+/// `forked`: some of the processes were made by fork.
+fn section(text: &mut String, title: &str, totals: &Totals, forked: bool) {
     let images = totals.images;
     writeln!(text, "hakmem: {title}").expect("writing to a String");
+    let (served, freed) = (totals.allocations, totals.frees);
+    // It frees what its parent allocated.
+    let since = match forked && freed > served {
+        true => " since the fork",
+        false => "",
+    };
+    let (served, freed) = (grouped(served), grouped(freed));
     row(
         text,
         "allocations served",
-        format!(
-            "{}, {} freed",
-            grouped(totals.allocations),
-            grouped(totals.frees)
-        ),
+        format!("{served}, {freed} freed{since}"),
     );
     if totals.program_allocations > 0 {
         let from_heaps = grouped(totals.program_allocations);
@@ -267,6 +275,21 @@ hakmem: prog (process 7)
         );
         assert!(
             total.contains("    mmap              4, 2 of them in 1.5 µs, 2 failed\n"),
+            "{text}"
+        );
+    }
+
+    /// It frees what it has from its parent, whose report is missing.
+    #[test]
+    fn a_forked_process_may_free_more_than_it_allocates() {
+        let freed = |pid| exit(pid, 3).replace("\"frees\":1", "\"frees\":9");
+        let text = of("prog", 7, &read(load(7) + &freed(8)));
+        let line = "  allocations served  3, 9 freed since the fork\n";
+        assert!(text.contains(line), "{text}");
+        // No fork is known of.
+        let text = of("prog", 7, &read(load(7) + &freed(7)));
+        assert!(
+            text.contains("  allocations served  3, 9 freed\n"),
             "{text}"
         );
     }
