@@ -216,7 +216,22 @@ fn files(
             )?);
         }
     }
-    Ok(summary::of(&profile, raw, &files))
+    Ok(match raw.samples.is_empty() && raw.event != "exit" {
+        true => empty(raw.pid, &files),
+        false => summary::of(&profile, raw, &files),
+    })
+}
+
+/// What is said of a running process's profile without samples.
+fn empty(pid: u32, files: &[PathBuf]) -> String {
+    let mut text = format!(
+        "hakmem: heap profile of process {pid}, while running\n  \
+         It allocated nothing in this time, or too little for a sample.\n"
+    );
+    for file in files {
+        text += &format!("  wrote {}\n", file.display());
+    }
+    text
 }
 
 impl Wish {
