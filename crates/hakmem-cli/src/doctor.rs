@@ -94,7 +94,11 @@ fn findings(options: &Options) -> Vec<Finding> {
     let variables = variables.collect();
     let library = library::find(options.lib.as_deref()).ok();
     let build = library.and_then(|library| own::build(&library.path));
-    all.push(settings::finding(&variables, build));
+    all.push(settings::finding(
+        &variables,
+        build,
+        cgroup::is_limited(&root, "self"),
+    ));
     all.push(preload::of_environment(&root, "self", &variables));
     all.push(preload::of_file(&root, "self"));
     all.extend(limits::findings(&root, "self"));

@@ -175,11 +175,22 @@ fn options_in_the_environment() {
         ),
         ("HAKMEM_HARDENED=default", "ok", "HAKMEM_HARDENED=default"),
         ("HAKMEM_GUARD_SAMPLE=9", "ok", "HAKMEM_GUARD_SAMPLE=9"),
+        (
+            "HAKMEM_LIMIT_PERCENT=80",
+            "note",
+            "HAKMEM_LIMIT_PERCENT has nothing to act on",
+        ),
+        ("HAKMEM_LIMIT_PERCENT=0", "ok", "HAKMEM_LIMIT_PERCENT=0"),
     ] {
         let root = system(&[("proc/42/environ", value)]);
         let found = findings(&doctor(Some(root.path()), &["--pid", "42"]));
         assert_found(&found, "options", verdict, words);
     }
+    let limited = ("cg/app/memory.high", "1048576");
+    let environ = ("proc/42/environ", "HAKMEM_LIMIT_PERCENT=80");
+    let root = system(&[limited, environ]);
+    let found = findings(&doctor(Some(root.path()), &["--pid", "42"]));
+    assert_found(&found, "options", "ok", "HAKMEM_LIMIT_PERCENT=80");
     let hardened = ("calls/42", "served hardened");
     for (value, verdict, words) in [
         ("HAKMEM_HARDENED=high", "ok", "HAKMEM_HARDENED=high"),

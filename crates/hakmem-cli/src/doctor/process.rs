@@ -30,7 +30,8 @@ pub fn findings(root: &Root, pid: u32) -> Option<Vec<Finding>> {
     // Only who may trace the process may read its environment.
     if let Some(text) = root.read(&format!("/proc/{process}/environ")) {
         let variables = settings::parse(&text);
-        all.push(settings::finding(&variables, build));
+        let limited = cgroup::is_limited(root, &process);
+        all.push(settings::finding(&variables, build, limited));
         all.push(preload::of_environment(root, &process, &variables));
     }
     all.push(preload::of_file(root, &process));
