@@ -12,6 +12,7 @@ mod inherited;
 mod library;
 mod lines;
 mod map;
+mod needed;
 mod options;
 mod outcome;
 mod output;

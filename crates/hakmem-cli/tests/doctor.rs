@@ -10,7 +10,7 @@ use common::*;
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use tempfile::TempDir;
 
@@ -230,6 +230,16 @@ fn options_in_the_environment() {
     assert_found(&found, "options", "note", "The default build ignores");
 }
 
+/// A program that is linked to a library of this name. It calls no function of jemalloc's own.
+fn needs_jemalloc(folder: &Path) -> PathBuf {
+    let flags = ["-shared", "-fPIC", "-fno-builtin", "-DLIBRARY"];
+    let flags = [&flags[..], &["-Wl,-soname,libjemalloc.so.2"]].concat();
+    let library = BUILT.compile("own.c", "libdoctor-needed.so", &flags);
+    let library = library.to_str().unwrap();
+    let program = BUILT.compile("called.c", "doctor-needs", &["-fno-builtin", library]);
+    copied(&program, folder)
+}
+
 /// Programs that a preloaded library reaches, and others.
 #[test]
 fn programs() {
@@ -248,6 +258,7 @@ fn programs() {
         &["-Wl,--dynamic-linker=/lib/ld-musl-x.so.1"],
     );
     let own = BUILT.compile("own.c", "doctor-own", &["-fno-builtin", "-DPREFIX"]);
+    let needs = needs_jemalloc(folder.path());
     let inside = built::debugged().example("watched");
     for (program, subject, verdict, words) in [
         (&*PROGRAM, "preload", "ok", "nothing that keeps"),
@@ -265,6 +276,8 @@ fn programs() {
         ),
         (&script, "preload", "problem", "statically linked"),
         (&own, "allocator", "note", "mimalloc of its own"),
+        (&needs, "allocator", "note", "libjemalloc.so.2"),
+        (&needs, "allocator", "note", "hakmem's malloc comes first"),
         (&inside, "allocator", "note", "hakmem inside"),
         (&inside, "preload", "ok", "not needed"),
     ] {

@@ -3,6 +3,7 @@
 use super::finding::{Finding, Verdict};
 use crate::checked;
 use crate::library::{self, Library};
+use crate::needed;
 use crate::own::{self, Own};
 use crate::program::{self, Machine, NotStarted};
 use std::ffi::OsStr;
@@ -114,7 +115,12 @@ pub fn program(word: &OsStr, given: Option<&Path>) -> Result<Vec<Finding>, NotSt
         ),
         _ => reach(machine.ok().and_then(|m| program::obstacle(&path, m))),
     });
-    all.push(allocator(own));
+    all.push(
+        match needed::allocator(&executed).filter(|_| own.is_none()) {
+            Some(library) => of_library(&library),
+            None => allocator(own),
+        },
+    );
     Ok(all)
 }
 
@@ -174,27 +180,40 @@ fn reach(obstacle: Option<String>) -> Finding {
     )
 }
 
+const ALLOCATOR: &str = "allocator";
+
+/// A library that brings malloc, which the program takes by that name alone.
+fn of_library(library: &str) -> Finding {
+    Finding::new(
+        Verdict::Note,
+        ALLOCATOR,
+        library,
+        "The program needs this library, which has a malloc. When hakmem is preloaded, hakmem's \
+         malloc comes first and serves the program.",
+        "Figures of the library (of mallctl, say) are then those of an allocator without work.",
+    )
+}
+
 fn allocator(own: Option<Own>) -> Finding {
-    const SUBJECT: &str = "allocator";
     match own {
         None => Finding::ok(
-            SUBJECT,
+            ALLOCATOR,
             "malloc",
             "The file shows no other allocator. A file without symbols may hide one.",
         ),
         Some(Own::Hakmem { certain: true }) => {
-            Finding::ok(SUBJECT, "hakmem inside", "hakmem serves the program.")
+            Finding::ok(ALLOCATOR, "hakmem inside", "hakmem serves the program.")
         }
         Some(Own::Hakmem { certain: false }) => Finding::new(
             Verdict::Note,
-            SUBJECT,
+            ALLOCATOR,
             "hakmem inside, and malloc",
             "The program calls malloc, too, which is the C library's.",
             "To have hakmem serve both, preload libhakmem.so as well: LD_PRELOAD.",
         ),
         Some(Own::Other(what)) => Finding::new(
             Verdict::Note,
-            SUBJECT,
+            ALLOCATOR,
             what,
             "hakmem serves only what the program allocates by the C library's functions.",
             "hakmem run --require PROG tells how much that is. Or build it without that one.",
