@@ -12,7 +12,7 @@ mod settings;
 mod target;
 
 use crate::checked::{name, say};
-use crate::{grammar, output, program};
+use crate::{grammar, library, output, own, program};
 use clap::Args;
 use finding::{Finding, Verdict};
 use root::Root;
@@ -92,7 +92,13 @@ fn findings(options: &Options) -> Vec<Finding> {
     let text = |value: OsString| value.to_string_lossy().into_owned();
     let variables = env::vars_os().map(|(name, value)| (text(name), text(value)));
     let variables = variables.collect();
-    all.push(settings::finding(&variables));
+    let library = library::find(options.lib.as_deref()).ok();
+    let build = library.and_then(|library| own::build(&library.path));
+    all.push(settings::finding(
+        &variables,
+        build,
+        cgroup::is_limited(&root, "self"),
+    ));
     all.push(preload::of_environment(&root, "self", &variables));
     all.push(preload::of_file(&root, "self"));
     all.extend(limits::findings(&root, "self"));

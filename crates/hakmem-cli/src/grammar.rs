@@ -67,6 +67,11 @@ pub fn pid(command: &[OsString]) -> Option<u32> {
     if pid == 0 || i32::try_from(pid).is_err() {
         wrong(&format!("{} is not a process", word.to_string_lossy()));
     }
+    if rest.first().is_some_and(|word| number(word).is_some()) {
+        wrong(&format!(
+            "top watches one process at a time: hakmem top {pid}"
+        ));
+    }
     if !rest.is_empty() {
         wrong(&format!(
             "options stand before the process: hakmem top {} {pid}",

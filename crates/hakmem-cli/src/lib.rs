@@ -1,5 +1,6 @@
 //! What is in the `hakmem` command, which runs programs on the hakmem allocator and looks at them.
 
+mod build;
 mod checked;
 mod child;
 mod doctor;
@@ -11,6 +12,7 @@ mod inherited;
 mod library;
 mod lines;
 mod map;
+mod needed;
 mod options;
 mod outcome;
 mod output;

@@ -9,6 +9,12 @@ use std::{env, fs, io};
 const NAME: &str = "libhakmem.so";
 const HARDENED: &str = "libhakmem-hardened.so";
 
+/// What to do about a missing library.
+const MISSING: &str = "--lib PATH names another";
+const MISSING_HARDENED: &str = "./install.sh builds and installs it; or build it by cargo build \
+     --release -p hakmem-ffi --features hardened --target-dir target/hardened, and name it by \
+     --lib target/hardened/release/libhakmem.so";
+
 /// The library, and what it is built for.
 #[derive(Debug)]
 pub struct Library {
@@ -47,8 +53,12 @@ fn find_named(given: Option<&Path>, name: &str) -> Result<Library, String> {
         }
     }
     let looked: Vec<_> = places.iter().map(|p| p.display().to_string()).collect();
+    let advice = match name {
+        HARDENED => MISSING_HARDENED,
+        _ => MISSING,
+    };
     Err(format!(
-        "library not found; looked for {} (--lib PATH names another)",
+        "library not found; looked for {} ({advice})",
         looked.join(" and ")
     ))
 }

@@ -63,7 +63,7 @@ impl Outcome {
             // It was served, as far as anybody wants to know.
             Self::Inside | Self::Linked | Self::Unknown if !before.asked => return None,
             Self::Inside => format!(
-                "hakmem inside {name} served it, but gave no report{}",
+                "hakmem inside {name} served it, but gave no report{}; {BEFORE_END}",
                 killed(end)
             ),
             Self::Linked => format!(
@@ -107,19 +107,22 @@ fn killed(end: End) -> String {
 }
 
 fn unknown(name: &str, end: End) -> String {
-    let loaded = format!("the library was loaded into {name}, but what it served is not known: ");
-    match end {
+    let why = match end {
         End::Killed(signal) => format!(
-            "{loaded}{} killed the process before it could report",
+            "{} killed the process before it could report",
             signal_name(signal)
         ),
-        End::Exited(_) => format!(
-            "{loaded}the process ended without exit handlers (_exit), or went on, by exec, as a \
-             program that does not \
-             load the library"
-        ),
-    }
+        End::Exited(_) => "the process ended without exit handlers (_exit), or went on, by exec, \
+                           as a program that does not load the library"
+            .into(),
+    };
+    format!(
+        "the library was loaded into {name}, but what it served is not known: {why}; {BEFORE_END}"
+    )
 }
+
+/// How to ask a program that will not report.
+const BEFORE_END: &str = "hakmem stat --pid PID shows the figures before the end";
 
 fn others(report: &Report) -> String {
     match report.processes() {

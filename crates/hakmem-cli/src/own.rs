@@ -1,11 +1,12 @@
 //! The allocator that a program brings along, read from its file before it runs.
 //!
-//! A Rust program may have hakmem inside, which says so by its note: then that one serves the
-//! program, and a preloaded copy would be a second one that sees next to nothing. Other allocators
-//! are known by functions that only they define. A file without symbols hides them, and nothing is
-//! said.
+//! A program may have hakmem inside, as a Rust program's global allocator or from `libhakmem.a`.
+//! Its note says so: then that one serves the program, and a preloaded copy would be a second one
+//! that sees next to nothing. Other allocators are known by functions that only they define. A file
+//! without symbols hides them, and nothing is said.
 
-use crate::checked;
+use crate::build::Build;
+use crate::{checked, view};
 use object::elf::{self, FileHeader64, Sym64};
 use object::read::ReadCache;
 use object::read::elf::{FileHeader, ProgramHeader, SectionHeader, Sym};
@@ -22,8 +23,8 @@ const NOTE: u32 = 1;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Own {
-    /// hakmem, as a Rust program's global allocator. Not `certain`: the program calls malloc, too,
-    /// maybe for all that it has.
+    /// hakmem, as a Rust program's global allocator or by its malloc. Not `certain`: the program
+    /// calls the C library's malloc, too, maybe for all that it has.
     Hakmem { certain: bool },
     /// Another one, in words that follow "uses".
     Other(&'static str),
@@ -59,6 +60,12 @@ const CALLED: [(&str, &str); 6] = [
     ("rpmalloc", "rpmalloc of a library"),
 ];
 
+/// Functions whose names begin so come from `libhakmem.a`, and with them its malloc. …
+const HAKMEMS: &[u8] = b"hakmem_";
+/// … A linker may leave these out, or their names. A dynamic program then still exports this one,
+/// which no other allocator has.
+const EXPORTED: &[u8] = b"__libc_reallocarray";
+
 /// CPython has mimalloc in it and allocates, unless it is told otherwise, by malloc.
 const CPYTHON: &str = "PyObject_Malloc";
 /// A Rust program without a global allocator of its own has this function, which calls malloc.
@@ -69,12 +76,14 @@ pub fn of(path: &Path) -> Option<Own> {
     let cache = ReadCache::new(checked::open(path).ok()?);
     let header = FileHeader64::<LE>::parse(&cache).ok()?;
     let mut found = Found {
-        hakmem: has_note(header, &cache),
+        hakmem: with_note(header, &cache, |_| ()).is_some(),
         ..Found::default()
     };
     for table in [elf::SHT_SYMTAB, elf::SHT_DYNSYM] {
         let _ = each_symbol(header, &cache, table, &mut |name, symbol| {
             found.add(name, symbol);
+            let exported = table == elf::SHT_DYNSYM && symbol == Symbol::Defined;
+            found.hakmems |= exported && name == EXPORTED;
         });
     }
     found.own()
@@ -82,25 +91,38 @@ pub fn of(path: &Path) -> Option<Own> {
 
 /// Whether the file is an executable or a library with hakmem in it.
 pub fn is_hakmem(path: &Path) -> bool {
-    checked::open(path).is_ok_and(|file| {
-        let cache = ReadCache::new(file);
-        FileHeader64::<LE>::parse(&cache).is_ok_and(|header| has_note(header, &cache))
-    })
+    in_file(path, |_| ()).is_some()
 }
 
-fn has_note<'a, R: ReadRef<'a>>(header: &FileHeader64<LE>, data: R) -> bool {
+/// The build of the hakmem in the file, if its note says that.
+pub fn build(path: &Path) -> Option<Build> {
+    in_file(path, view::build_in_file)?
+}
+
+/// What `read` makes of the description of the note in the file.
+fn in_file<T>(path: &Path, read: impl Fn(&[u8]) -> T) -> Option<T> {
+    let cache = ReadCache::new(checked::open(path).ok()?);
+    let header = FileHeader64::<LE>::parse(&cache).ok()?;
+    with_note(header, &cache, read)
+}
+
+fn with_note<'a, R: ReadRef<'a>, T>(
+    header: &FileHeader64<LE>,
+    data: R,
+    read: impl Fn(&[u8]) -> T,
+) -> Option<T> {
     // More segments than fit in the header are counted elsewhere, by a number that may be any.
     if header.e_phnum(LE) == elf::PN_XNUM {
-        return false;
+        return None;
     }
     let segments = header.program_headers(LE, data).unwrap_or_default();
     let small = |s: &&elf::ProgramHeader64<LE>| s.p_filesz(LE) <= MOST_NOTES;
-    segments.iter().take(SEGMENTS).filter(small).any(|segment| {
-        let Ok(Some(mut notes)) = segment.notes(LE, data) else {
-            return false;
-        };
+    let mut small = segments.iter().take(SEGMENTS).filter(small);
+    small.find_map(|segment| {
+        let mut notes = segment.notes(LE, data).ok()??;
         std::iter::from_fn(|| notes.next().ok().flatten())
-            .any(|note| note.name() == b"hakmem" && note.n_type(LE).0 == NOTE)
+            .find(|note| note.name() == b"hakmem" && note.n_type(LE).0 == NOTE)
+            .map(|note| read(note.desc()))
     })
 }
 
@@ -155,6 +177,8 @@ struct Found {
     /// The first of `CALLED` that it takes from a library.
     called: Option<usize>,
     malloc: bool,
+    /// It has functions of `libhakmem.a`.
+    hakmems: bool,
     calls_malloc: bool,
     cpython: bool,
     rust_default: bool,
@@ -181,6 +205,7 @@ impl Found {
         let number = KNOWN.iter().position(is);
         self.known = self.known.into_iter().chain(number).min();
         self.malloc |= name == MALLOC.as_bytes();
+        self.hakmems |= name.starts_with(HAKMEMS);
         self.cpython |= name == CPYTHON.as_bytes();
     }
 
@@ -192,7 +217,9 @@ impl Found {
         let certain = !self.calls_malloc;
         let hakmem = || self.hakmem.then_some(Own::Hakmem { certain });
         let called = || self.called.map(|n| Own::Other(CALLED[n].1));
-        let known = self.known.map(|n| Own::Other(KNOWN[n].1));
+        let is_ours = |name| name == MALLOC && self.hakmem && self.hakmems;
+        let known = self.known.filter(|&n| !is_ours(KNOWN[n].0));
+        let known = known.map(|n| Own::Other(KNOWN[n].1));
         known.or_else(hakmem).or_else(called)
     }
 }
@@ -247,6 +274,26 @@ mod tests {
         let mut found = Found::default();
         found.add(b"malloc", Symbol::Local);
         assert_eq!(found.own(), None);
+    }
+
+    /// `libhakmem.a` defines malloc, and more. A program with an allocator's own functions besides
+    /// may allocate by them.
+    #[test]
+    fn malloc_of_the_static_library_is_hakmems() {
+        let certain = Some(Own::Hakmem { certain: true });
+        let other = |name| Some(Own::Other(name));
+        assert_eq!(of_names(true, &["malloc", "hakmem_version"]), certain);
+        assert_eq!(
+            of_names(true, &[CPYTHON, "malloc", "hakmem_stats"]),
+            certain
+        );
+        assert_eq!(
+            of_names(false, &["malloc", "hakmem_stats"]),
+            other("a malloc of its own")
+        );
+        assert_eq!(of_names(true, &["malloc"]), other("a malloc of its own"));
+        let names = ["malloc", "hakmem_stats", "mi_malloc"];
+        assert_eq!(of_names(true, &names), other("mimalloc of its own"));
     }
 
     #[test]

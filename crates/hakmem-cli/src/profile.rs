@@ -177,8 +177,9 @@ pub fn write(
 ) -> Result<String, String> {
     let raw = &raw::last(text, pid)?.ok_or_else(|| match pid {
         Some(pid) => format!(
-            "there is no heap profile of process {pid}: it ended without running \
-            exit handlers, or wrote none"
+            "there is no heap profile of process {pid}: it ended without running exit handlers, or \
+             wrote none; hakmem profile --pid PID takes one before the end, and with \
+             HAKMEM_PROFILE_SIGNAL=USR2 the program writes one at each SIGUSR2"
         ),
         None => "there is no heap profile".into(),
     })?;
@@ -215,7 +216,22 @@ fn files(
             )?);
         }
     }
-    Ok(summary::of(&profile, raw, &files))
+    Ok(match raw.samples.is_empty() && raw.event != "exit" {
+        true => empty(raw.pid, &files),
+        false => summary::of(&profile, raw, &files),
+    })
+}
+
+/// What is said of a running process's profile without samples.
+fn empty(pid: u32, files: &[PathBuf]) -> String {
+    let mut text = format!(
+        "hakmem: heap profile of process {pid}, while running\n  \
+         It allocated nothing in this time, or too little for a sample.\n"
+    );
+    for file in files {
+        text += &format!("  wrote {}\n", file.display());
+    }
+    text
 }
 
 impl Wish {

@@ -6,7 +6,7 @@ use crate::own::{self, Own};
 use object::read::ReadCache;
 use object::read::elf::{FileHeader, ProgramHeader};
 use object::{Endianness, ReadRef, elf};
-use std::ffi::{CString, OsStr};
+use std::ffi::{CString, OsStr, OsString};
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
@@ -214,8 +214,8 @@ fn c_path(path: &Path) -> Option<CString> {
     CString::new(path.as_os_str().as_bytes()).ok()
 }
 
-/// The interpreter that a script names in its first line.
-fn shebang(path: &Path) -> Option<PathBuf> {
+/// The words of a script's first line: its interpreter, and what that is told.
+fn first_line(path: &Path) -> Option<Vec<OsString>> {
     let mut head = Vec::new();
     checked::open(path)
         .ok()?
@@ -223,23 +223,41 @@ fn shebang(path: &Path) -> Option<PathBuf> {
         .read_to_end(&mut head)
         .ok()?;
     let line = head.strip_prefix(b"#!")?.split(|&b| b == b'\n').next()?;
-    let name = line
-        .split(|b| b" \t".contains(b))
-        .find(|word| !word.is_empty())?;
-    Some(OsStr::from_bytes(name).into())
+    let words = line.split(|b| b" \t".contains(b));
+    let words = words.filter(|word| !word.is_empty());
+    Some(words.map(|word| OsStr::from_bytes(word).into()).collect())
+}
+
+/// The interpreter that a script names in its first line.
+fn shebang(path: &Path) -> Option<PathBuf> {
+    Some(first_line(path)?.first()?.into())
+}
+
+/// What the kernel executes for a script, if that is `env`: the name that it looks for.
+pub fn looked_for(path: &Path) -> Option<String> {
+    let words = first_line(&last_script(path))?;
+    let is_name = |word: &&str| !word.starts_with('-') && !word.contains('=');
+    let mut words = words.iter().skip(1).filter_map(|word| word.to_str());
+    words.find(is_name).map(str::to_owned)
 }
 
 /// What the kernel executes: the program itself, or the interpreter of a script.
 pub fn executed(path: &Path) -> PathBuf {
+    chain(path).pop().expect("the program itself")
+}
+
+/// The script whose interpreter the kernel executes.
+fn last_script(path: &Path) -> PathBuf {
+    chain(path).into_iter().rev().nth(1).unwrap_or(path.into())
+}
+
+/// The program, its interpreter if it is a script, that one's, …
+fn chain(path: &Path) -> Vec<PathBuf> {
     // The kernel follows a chain of scripts four deep.
-    let mut path = path.to_path_buf();
-    for _ in 0..4 {
-        match shebang(&path) {
-            Some(interpreter) => path = interpreter,
-            None => break,
-        }
-    }
-    path
+    let next = |path: &PathBuf| shebang(path);
+    std::iter::successors(Some(path.to_path_buf()), next)
+        .take(5)
+        .collect()
 }
 
 /// The allocator that the program brings along.

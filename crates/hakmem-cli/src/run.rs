@@ -1,7 +1,9 @@
 //! `hakmem run`.
 
+use crate::build::Build;
 use crate::checked::{self, say};
 use crate::child::{self, End};
+use crate::grammar;
 use crate::library::{self, Library};
 use crate::outcome::{Before, Outcome};
 use crate::own::{self, Own};
@@ -31,9 +33,10 @@ signal killed the program, hakmem dies of the same signal. Otherwise:
   126  PROG cannot be executed
   127  PROG is not found
   2    wrong usage
-If hakmem did not serve the program, a line on standard error says so. A Rust program with hakmem \
-inside runs without the library: the hakmem inside serves it. If a shell starts such a program, \
-the program gets the library too. The hakmem inside still serves and reports.
+If hakmem did not serve the program, a line on standard error says so. A program with hakmem \
+inside (Rust's global allocator, or libhakmem.a) runs without the library: the hakmem inside \
+serves it. If a shell starts such a program, the program gets the library too. The hakmem inside \
+still serves and reports.
 
 Examples:
   hakmem run python3 work.py
@@ -135,11 +138,44 @@ impl<'a> Ready<'a> {
             path,
         })
     }
+
+    /// The build of the hakmem that is to serve the program, if that is known.
+    fn build(&self) -> Option<Build> {
+        match (&self.library, self.before.own) {
+            (Some(library), _) => own::build(&library.path),
+            (None, Some(Own::Hakmem { .. })) => own::build(&program::executed(&self.path)),
+            _ => None,
+        }
+    }
+}
+
+/// Why `--guard` goes with the default build alone.
+const NO_GUARDS: &str = "the hardened build has no sampled guards: leave out --guard, or take the \
+                         default build";
+
+/// The line for an option of the environment that only the other build obeys.
+fn without_effect(build: Build) -> Option<String> {
+    let name = build.ignored(|name| env::var(name).ok())?;
+    let advice = match build {
+        Build::Default => "hakmem run --hardened takes the hardened one",
+        Build::Hardened => "it has no sampled guards",
+    };
+    let build = build.name();
+    Some(format!("{name} has no effect on the {build}; {advice}"))
 }
 
 fn try_run(options: &Options) -> Result<End, NotStarted> {
+    if options.hardened && options.guard.is_some() {
+        grammar::wrong(NO_GUARDS);
+    }
     let name = options.command[0].to_string_lossy();
     let ready = Ready::new(options, &name)?;
+    if options.guard.is_some() && ready.build() == Some(Build::Hardened) {
+        grammar::wrong(NO_GUARDS);
+    }
+    if let Some(line) = ready.build().and_then(without_effect) {
+        say(&line);
+    }
     if let Some(why) = &ready.before.obstacle {
         say(&format!("{name} cannot run on hakmem: {why}"));
         if options.require {

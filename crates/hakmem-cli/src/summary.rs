@@ -11,11 +11,14 @@ const KINDS: usize = 64;
 /// The summary of a program that ended through its exit handlers, and of the processes it started.
 pub fn of(program: &str, pid: u32, report: &Report) -> String {
     let mut text = String::new();
-    if let Some(State::Ended(figures)) = report.last_of(pid).map(|image| &image.state) {
+    if let Some(image) = report.last_of(pid)
+        && let State::Ended(figures) = &image.state
+    {
         section(
             &mut text,
             &format!("{program} (process {pid})"),
             &Totals::of([figures]),
+            image.forked,
         );
     }
     let images = report.images.len();
@@ -29,12 +32,13 @@ pub fn of(program: &str, pid: u32, report: &Report) -> String {
                 counted(execs as u64, "program more", "programs more")
             ),
         };
+        let forked = report.images.iter().filter(|i| i.forked).count() as u64;
         section(
             &mut text,
             &format!("all together ({processes}{programs})"),
             &totals,
+            forked > 0,
         );
-        let forked = report.images.iter().filter(|i| i.forked).count() as u64;
         if forked > 0 {
             let forked = counted(forked, "forked process", "forked processes");
             row(
@@ -103,11 +107,26 @@ impl Peak {
     }
 }
 
+#[derive(Default)]
 struct Calls {
     name: String,
     calls: u64,
     failures: u64,
+    /// Calls of processes that time them, …
+    timed: u64,
+    /// … and how long these took.
     nanos: u64,
+}
+
+impl Calls {
+    fn text(&self) -> String {
+        let (calls, time) = (grouped(self.calls), duration(self.nanos));
+        match self.timed {
+            0 => calls,
+            timed if timed == self.calls => format!("{calls} in {time}"),
+            timed => format!("{calls}, {} of them in {time}", grouped(timed)),
+        }
+    }
 }
 
 impl Totals {
@@ -134,9 +153,7 @@ impl Totals {
                     None => {
                         totals.syscalls.push(Calls {
                             name: call.name.clone(),
-                            calls: 0,
-                            failures: 0,
-                            nanos: 0,
+                            ..Calls::default()
                         });
                         totals.syscalls.len() - 1
                     }
@@ -144,6 +161,8 @@ impl Totals {
                 let sum = &mut totals.syscalls[at];
                 add(&mut sum.calls, call.calls);
                 add(&mut sum.failures, call.failures);
+                let timed = if call.nanos > 0 { call.calls } else { 0 };
+                add(&mut sum.timed, timed);
                 add(&mut sum.nanos, call.nanos);
             }
         }
@@ -151,17 +170,21 @@ impl Totals {
     }
 }
 
-fn section(text: &mut String, title: &str, totals: &Totals) {
+/// `forked`: some of the processes were made by fork.
+fn section(text: &mut String, title: &str, totals: &Totals, forked: bool) {
     let images = totals.images;
     writeln!(text, "hakmem: {title}").expect("writing to a String");
+    let (served, freed) = (totals.allocations, totals.frees);
+    // It frees what its parent allocated.
+    let since = match forked && freed > served {
+        true => " since the fork",
+        false => "",
+    };
+    let (served, freed) = (grouped(served), grouped(freed));
     row(
         text,
         "allocations served",
-        format!(
-            "{}, {} freed",
-            grouped(totals.allocations),
-            grouped(totals.frees)
-        ),
+        format!("{served}, {freed} freed{since}"),
     );
     if totals.program_allocations > 0 {
         let from_heaps = grouped(totals.program_allocations);
@@ -178,13 +201,14 @@ fn section(text: &mut String, title: &str, totals: &Totals) {
             grouped(totals.major_faults)
         ),
     );
-    let calls = total(totals.syscalls.iter().map(|c| c.calls));
-    let nanos = total(totals.syscalls.iter().map(|c| c.nanos));
-    row(
-        text,
-        "its system calls",
-        format!("{} in {}", grouped(calls), duration(nanos)),
-    );
+    let sum = |of: fn(&Calls) -> u64| total(totals.syscalls.iter().map(of));
+    let all = Calls {
+        calls: sum(|c| c.calls),
+        timed: sum(|c| c.timed),
+        nanos: sum(|c| c.nanos),
+        ..Calls::default()
+    };
+    row(text, "its system calls", all.text());
     for call in &totals.syscalls {
         let failed = match call.failures {
             0 => String::new(),
@@ -193,11 +217,7 @@ fn section(text: &mut String, title: &str, totals: &Totals) {
         row(
             text,
             &format!("  {}", call.name),
-            format!(
-                "{} in {}{failed}",
-                grouped(call.calls),
-                duration(call.nanos)
-            ),
+            format!("{}{failed}", call.text()),
         );
     }
     if totals.foreign_frees > 0 {
@@ -235,6 +255,43 @@ hakmem: prog (process 7)
     mmap              2 in 1.5 µs, 1 failed
 ";
         assert_eq!(text, expected);
+    }
+
+    /// Of a process that does not time its calls, and of some that do.
+    #[test]
+    fn calls_that_were_not_timed_have_no_time() {
+        let untimed = |pid| exit(pid, 1).replace("\"nanos\":1500", "\"nanos\":0");
+        let text = of("prog", 7, &read(load(7) + &untimed(7)));
+        assert!(text.contains("  its system calls    2\n"), "{text}");
+        assert!(
+            text.contains("    mmap              2, 1 failed\n"),
+            "{text}"
+        );
+        let text = of("prog", 7, &read(load(7) + &untimed(8) + &exit(7, 1)));
+        let (_, total) = text.split_once("hakmem: all").unwrap();
+        assert!(
+            total.contains("  its system calls    4, 2 of them in 1.5 µs\n"),
+            "{text}"
+        );
+        assert!(
+            total.contains("    mmap              4, 2 of them in 1.5 µs, 2 failed\n"),
+            "{text}"
+        );
+    }
+
+    /// It frees what it has from its parent, whose report is missing.
+    #[test]
+    fn a_forked_process_may_free_more_than_it_allocates() {
+        let freed = |pid| exit(pid, 3).replace("\"frees\":1", "\"frees\":9");
+        let text = of("prog", 7, &read(load(7) + &freed(8)));
+        let line = "  allocations served  3, 9 freed since the fork\n";
+        assert!(text.contains(line), "{text}");
+        // No fork is known of.
+        let text = of("prog", 7, &read(load(7) + &freed(7)));
+        assert!(
+            text.contains("  allocations served  3, 9 freed\n"),
+            "{text}"
+        );
     }
 
     #[test]

@@ -10,7 +10,7 @@ use common::*;
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use tempfile::TempDir;
 
@@ -168,10 +168,42 @@ fn options_in_the_environment() {
         ("HAKMEM_DECAY_MS=2s\0HAKMEM_STATS=1", "ok", "HAKMEM_STATS=1"),
         ("HAKMEM_DECAY_MS=soon", "note", "not a number from 0"),
         ("HAKMEM_DECAY=1", "note", "no such option"),
+        (
+            "HAKMEM_HARDENED=high",
+            "note",
+            "The default build ignores HAKMEM_HARDENED",
+        ),
+        ("HAKMEM_HARDENED=default", "ok", "HAKMEM_HARDENED=default"),
+        ("HAKMEM_GUARD_SAMPLE=9", "ok", "HAKMEM_GUARD_SAMPLE=9"),
+        (
+            "HAKMEM_LIMIT_PERCENT=80",
+            "note",
+            "HAKMEM_LIMIT_PERCENT has nothing to act on",
+        ),
+        ("HAKMEM_LIMIT_PERCENT=0", "ok", "HAKMEM_LIMIT_PERCENT=0"),
     ] {
         let root = system(&[("proc/42/environ", value)]);
         let found = findings(&doctor(Some(root.path()), &["--pid", "42"]));
         assert_found(&found, "options", verdict, words);
+    }
+    let limited = ("cg/app/memory.high", "1048576");
+    let environ = ("proc/42/environ", "HAKMEM_LIMIT_PERCENT=80");
+    let root = system(&[limited, environ]);
+    let found = findings(&doctor(Some(root.path()), &["--pid", "42"]));
+    assert_found(&found, "options", "ok", "HAKMEM_LIMIT_PERCENT=80");
+    let hardened = ("calls/42", "served hardened");
+    for (value, verdict, words) in [
+        ("HAKMEM_HARDENED=high", "ok", "HAKMEM_HARDENED=high"),
+        (
+            "HAKMEM_GUARD_SAMPLE=9",
+            "note",
+            "The hardened build ignores HAKMEM_GUARD_SAMPLE",
+        ),
+    ] {
+        let root = system(&[hardened, ("proc/42/environ", value)]);
+        let found = findings(&doctor(Some(root.path()), &["--pid", "42"]));
+        assert_found(&found, "options", verdict, words);
+        assert_found(&found, "hakmem in the process", "ok", "the hardened build");
     }
     // One whose environment may not be read: nothing is said of it.
     let root = system(&[]);
@@ -189,12 +221,23 @@ fn options_in_the_environment() {
         .args(["doctor", "--json", "--root"])
         .arg(root.path());
     command.arg("--lib").arg(&*HAKMEM).env("HAKMEM_WHAT", "1");
-    assert_found(
-        &findings(&command.output().unwrap()),
-        "options",
-        "note",
-        "HAKMEM_WHAT=1",
-    );
+    let found = findings(&command.output().unwrap());
+    assert_found(&found, "options", "note", "HAKMEM_WHAT=1");
+    command
+        .env_remove("HAKMEM_WHAT")
+        .env("HAKMEM_HARDENED", "high");
+    let found = findings(&command.output().unwrap());
+    assert_found(&found, "options", "note", "The default build ignores");
+}
+
+/// A program that is linked to a library of this name. It calls no function of jemalloc's own.
+fn needs_jemalloc(folder: &Path) -> PathBuf {
+    let flags = ["-shared", "-fPIC", "-fno-builtin", "-DLIBRARY"];
+    let flags = [&flags[..], &["-Wl,-soname,libjemalloc.so.2"]].concat();
+    let library = BUILT.compile("own.c", "libdoctor-needed.so", &flags);
+    let library = library.to_str().unwrap();
+    let program = BUILT.compile("called.c", "doctor-needs", &["-fno-builtin", library]);
+    copied(&program, folder)
 }
 
 /// Programs that a preloaded library reaches, and others.
@@ -207,7 +250,7 @@ fn programs() {
     fs::write(&script, format!("#!{}\n", STATIC.display())).unwrap();
     fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
     let by_env = folder.path().join("by-env");
-    fs::write(&by_env, "#!/usr/bin/env sh\n").unwrap();
+    fs::write(&by_env, "#!/usr/bin/env -S A=b sh -e\n").unwrap();
     fs::set_permissions(&by_env, fs::Permissions::from_mode(0o755)).unwrap();
     let musl = BUILT.compile(
         "program.c",
@@ -215,6 +258,7 @@ fn programs() {
         &["-Wl,--dynamic-linker=/lib/ld-musl-x.so.1"],
     );
     let own = BUILT.compile("own.c", "doctor-own", &["-fno-builtin", "-DPREFIX"]);
+    let needs = needs_jemalloc(folder.path());
     let inside = built::debugged().example("watched");
     for (program, subject, verdict, words) in [
         (&*PROGRAM, "preload", "ok", "nothing that keeps"),
@@ -223,8 +267,17 @@ fn programs() {
         (&musl, "preload", "problem", "libhakmem.a for musl"),
         (&script, "program", "ok", "It is a script"),
         (&by_env, "program", "note", "/usr/bin/env looks for"),
+        (&by_env, "program", "note", "instead: hakmem doctor sh."),
+        (
+            &by_env,
+            "program",
+            "note",
+            "A wrapper, such as pyenv's, hides",
+        ),
         (&script, "preload", "problem", "statically linked"),
         (&own, "allocator", "note", "mimalloc of its own"),
+        (&needs, "allocator", "note", "libjemalloc.so.2"),
+        (&needs, "allocator", "note", "hakmem's malloc comes first"),
         (&inside, "allocator", "note", "hakmem inside"),
         (&inside, "preload", "ok", "not needed"),
     ] {
@@ -310,7 +363,7 @@ fn on_this_system() {
         let long = text.lines().find(|line| line.chars().count() > 80);
         assert_eq!(long, None);
         let part = match on_hakmem {
-            true => "ok       hakmem in the process: yes\n",
+            true => "ok       hakmem in the process: yes, the default build\n",
             false => "problem  hakmem in the process: no\n",
         };
         assert!(text.contains(part), "{text}");

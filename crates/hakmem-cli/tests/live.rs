@@ -291,3 +291,15 @@ fn what_may_not_be_profiled_is_said() {
     );
     std::fs::remove_dir_all(place).unwrap();
 }
+
+#[test]
+fn a_process_that_allocates_nothing_has_no_table() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = Program::preloaded();
+    let profiling = Profiling::start(&program, &folder.path().join("out"));
+    let said = profiling.end(Some(libc::SIGINT));
+    let line = "  It allocated nothing in this time, or too little for a sample.\n";
+    assert!(said.contains(line), "{said}");
+    assert!(!said.contains("live "), "{said}");
+    assert!(said.contains("  wrote "), "{said}");
+}

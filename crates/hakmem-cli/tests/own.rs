@@ -156,3 +156,60 @@ fn code_that_nobody_calls_is_no_allocator() {
     assert_eq!(output.status.code(), Some(0), "{text}");
     assert!(text.contains("allocations served  1,234"), "{text}");
 }
+
+/// A program with `libhakmem.a`, built with these flags besides.
+pub fn with_static_library(name: &str, flags: &[&str]) -> PathBuf {
+    let library = built::released(&[]).of("hakmem", ".a");
+    let library = library.to_str().unwrap();
+    let all = [&["-fno-builtin", "-Wl,-u,malloc", library], flags];
+    BUILT.compile(
+        "called.c",
+        name,
+        &[&all.concat()[..], &["-pthread"]].concat(),
+    )
+}
+
+/// It defines malloc, and that is hakmem's. Its own report counts.
+#[test]
+fn a_program_with_the_static_library_is_served_by_it() {
+    for (name, flags) in [
+        ("linked", &[][..]),
+        ("linked-sections", &["-Wl,--gc-sections"]),
+        ("linked-stripped", &["-s"]),
+        ("linked-static", &["-static"]),
+    ] {
+        let program = with_static_library(name, flags);
+        let text = stderr(&run_real(&["--require", "--stats"], &program));
+        assert!(text.starts_with("hakmem: /"), "{name}: {text}");
+        let (title, rest) = text.split_once('\n').unwrap();
+        assert!(title.contains(" (process "), "{name}: {text}");
+        assert!(
+            rest.starts_with("  allocations served  1,0"),
+            "{name}: {text}"
+        );
+        let output = run_real(&["--require"], &program);
+        assert_eq!(
+            (output.status.code(), stderr(&output)),
+            (Some(0), String::new()),
+            "{name}"
+        );
+        let mut command = hakmem();
+        command.args(["stat", "--lib"]).arg(&*HAKMEM).arg(&program);
+        let text = stderr(&command.output().unwrap());
+        assert!(text.contains("  allocations         1,0"), "{name}: {text}");
+        let mut command = hakmem();
+        command
+            .args(["doctor", "--lib"])
+            .arg(&*HAKMEM)
+            .arg(&program);
+        let text = stdout(&command.output().unwrap());
+        assert!(
+            text.contains("ok       preload: not needed\n"),
+            "{name}: {text}"
+        );
+        assert!(
+            text.contains("ok       allocator: hakmem inside\n"),
+            "{name}: {text}"
+        );
+    }
+}

@@ -365,6 +365,7 @@ fn what_cannot_be_had_is_said() {
         .output()
         .unwrap();
     assert_says(&output, "there is no heap profile of process");
+    assert_says(&output, "hakmem profile --pid PID takes one before the end");
     assert_eq!(
         std::os::unix::process::ExitStatusExt::signal(&output.status),
         Some(15)

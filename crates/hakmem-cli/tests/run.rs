@@ -6,6 +6,7 @@ use common::*;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
 
 #[test]
 fn the_exit_status_is_the_programs() {
@@ -413,12 +414,20 @@ fn an_end_without_exit_handlers_is_described() {
     let output = run(&["--stats"], &program(&["_exit"])).output().unwrap();
     assert_eq!(output.status.code(), Some(9));
     assert!(stderr(&output).contains("(_exit)") && !stderr(&output).contains("allocations served"));
+    assert_says(
+        &output,
+        "hakmem stat --pid PID shows the figures before the end",
+    );
 
     let output = run(&["--stats", "--require"], &["sh", "-c", "kill -KILL $$"])
         .output()
         .unwrap();
     assert_eq!(output.status.signal(), Some(libc::SIGKILL));
     assert_says(&output, "SIGKILL killed the process before it could report");
+    assert_says(
+        &output,
+        "hakmem stat --pid PID shows the figures before the end",
+    );
     assert!(!stderr(&output).contains("allocations served"));
 }
 
@@ -492,4 +501,46 @@ fn wishes_for_statistics_that_are_overruled_are_mentioned() {
         .output()
         .unwrap();
     assert_says(&output, "HAKMEM_STATS is set");
+}
+
+#[test]
+fn a_missing_hardened_library_comes_with_the_way_to_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let alone = copied(Path::new(env!("CARGO_BIN_EXE_hakmem")), folder.path());
+    let mut command = std::process::Command::new(&alone);
+    let output = command.args(["run", "--hardened", "true"]).output();
+    let output = output.unwrap();
+    assert_eq!(output.status.code(), Some(125));
+    assert_says(&output, "libhakmem-hardened.so");
+    assert_says(&output, "./install.sh");
+    // As the page has it.
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/security.md");
+    let page = fs::read_to_string(page).unwrap();
+    for part in [
+        "cargo build --release -p hakmem-ffi",
+        "--features hardened --target-dir target/hardened",
+        "target/hardened/release/libhakmem.so",
+    ] {
+        assert_says(&output, part);
+        assert!(page.contains(part), "{part}");
+    }
+}
+
+/// The hardened build has no sampled guards, and the default build no levels.
+#[test]
+fn options_of_the_other_build_are_told() {
+    let mut command = hakmem();
+    command.args(["run", "--hardened", "--guard", "true"]);
+    let output = command.output().unwrap();
+    assert_ended(&output, 2, "");
+    assert_says(&output, "the hardened build has no sampled guards");
+
+    for (value, told) in [("high", true), ("default", false), ("", false)] {
+        let mut command = hakmem();
+        command.args(["run", "--lib"]).arg(&*HAKMEM).arg("true");
+        let output = command.env("HAKMEM_HARDENED", value).output().unwrap();
+        let text = stderr(&output);
+        let line = "hakmem: HAKMEM_HARDENED has no effect on the default build; hakmem run";
+        assert_eq!(text.contains(line), told, "{value:?}: {text}");
+    }
 }

@@ -481,3 +481,18 @@ fn a_forged_name_is_shown_without_what_a_terminal_obeys() {
     assert!(refused_or_done(&output, "a name"));
     assert!(stderr(&output).contains("(?]0;x?) does not run on hakmem"));
 }
+
+/// As the words of `$(pidof PROG)` may be.
+#[test]
+fn one_process_is_watched_at_a_time() {
+    for words in [&["23", "24"][..], &["23", "24", "25"]] {
+        let output = hakmem().arg("top").args(words).output().unwrap();
+        assert_ended(&output, 2, "");
+        assert_says(
+            &output,
+            "top watches one process at a time: hakmem top 23\n",
+        );
+    }
+    let output = hakmem().args(["top", "23", "--batch", "1"]).output();
+    assert_says(&output.unwrap(), "hakmem top --batch 1 23\n");
+}

@@ -62,6 +62,17 @@ pub fn findings(root: &Root, process: &str) -> Vec<Finding> {
     all
 }
 
+/// Whether a group that can be seen from here limits the memory of the process.
+pub fn is_limited(root: &Root, process: &str) -> bool {
+    let Some((version, mount, group)) = place(root, process) else {
+        return false;
+    };
+    let folders = folders(&mount, &group);
+    let names = [Some(version.hard), version.soft];
+    let mut names = names.into_iter().flatten();
+    names.any(|name| least(root, &folders, name).is_some())
+}
+
 /// Where the memory of a process is counted: the mounted hierarchy and the group in it.
 fn place(root: &Root, process: &str) -> Option<(&'static Version, String, String)> {
     let groups = root.read(&format!("/proc/{process}/cgroup"))?;
@@ -115,6 +126,15 @@ fn folders(mount: &str, group: &str) -> Vec<String> {
     all
 }
 
+/// The least limit of this name, and the folder that has it.
+fn least<'a>(root: &Root, folders: &'a [String], name: &str) -> Option<(u64, &'a String)> {
+    let value = |folder: &String| root.number(&format!("{folder}/{name}"));
+    folders
+        .iter()
+        .filter_map(|folder| Some((value(folder).filter(|&v| v < UNLIMITED)?, folder)))
+        .min()
+}
+
 /// The least limit of this name, and how much of it is used.
 fn limit(
     root: &Root,
@@ -123,12 +143,7 @@ fn limit(
     name: &'static str,
     what: &str,
 ) -> Finding {
-    let value = |folder: &String| root.number(&format!("{folder}/{name}"));
-    let found = folders
-        .iter()
-        .filter_map(|folder| Some((value(folder).filter(|&v| v < UNLIMITED)?, folder)))
-        .min();
-    let Some((most, folder)) = found else {
+    let Some((most, folder)) = least(root, folders, name) else {
         return Finding::ok(
             name,
             "no limit",

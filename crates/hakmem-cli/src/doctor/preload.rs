@@ -3,8 +3,8 @@
 use super::finding::{Finding, Verdict};
 use super::root::Root;
 use super::settings::Variables;
-use crate::checked;
 use crate::own::{self, Own};
+use crate::{checked, needed};
 use std::io::Read;
 use std::path::Path;
 
@@ -121,13 +121,10 @@ fn kind(name: &str, path: &Path) -> Kind {
 }
 
 fn by_name(name: &str) -> Kind {
-    const ALLOCATORS: [&str; 6] = [
-        "jemalloc", "mimalloc", "tcmalloc", "snmalloc", "rpmalloc", "hoard",
-    ];
     if name.contains("libhakmem") {
         return Kind::Hakmem;
     }
-    match ALLOCATORS.iter().any(|known| name.contains(known)) {
+    match needed::is_allocator(name) {
         true => Kind::Allocator,
         false => Kind::Other,
     }

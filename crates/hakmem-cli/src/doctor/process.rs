@@ -4,6 +4,7 @@
 use super::finding::{Finding, Verdict};
 use super::root::Root;
 use super::{cgroup, limits, preload, settings};
+use crate::build::Build;
 use crate::view::Trouble;
 
 /// A process that has this part of all maps that it may have is near the limit.
@@ -20,14 +21,17 @@ pub fn findings(root: &Root, pid: u32) -> Option<Vec<Finding>> {
     });
     let found = format!("{pid} ({name}), {exe}");
     let mut all = vec![Finding::ok("process", &found, "What follows is about it.")];
-    all.push(served(root, pid));
+    let look = root.look(pid);
+    let build = look.as_ref().ok().copied().flatten();
+    all.push(served(look, pid));
     all.extend(tracer(root, &status));
     all.push(filter(root, &status));
     all.extend(maps(root, &process));
     // Only who may trace the process may read its environment.
     if let Some(text) = root.read(&format!("/proc/{process}/environ")) {
         let variables = settings::parse(&text);
-        all.push(settings::finding(&variables));
+        let limited = cgroup::is_limited(root, &process);
+        all.push(settings::finding(&variables, build, limited));
         all.push(preload::of_environment(root, &process, &variables));
     }
     all.push(preload::of_file(root, &process));
@@ -36,13 +40,14 @@ pub fn findings(root: &Root, pid: u32) -> Option<Vec<Finding>> {
     Some(all)
 }
 
-fn served(root: &Root, pid: u32) -> Finding {
+fn served(look: Result<Option<Build>, Trouble>, pid: u32) -> Finding {
     const SUBJECT: &str = "hakmem in the process";
-    let trouble = match root.look(pid) {
-        Ok(()) => {
+    let trouble = match look {
+        Ok(build) => {
+            let build = build.map(|build| format!(", the {}", build.name()));
             return Finding::ok(
                 SUBJECT,
-                "yes",
+                &format!("yes{}", build.unwrap_or_default()),
                 "hakmem serves it. hakmem top, stat, map, profile and options can read it.",
             );
         }

@@ -1,6 +1,7 @@
 //! Where `hakmem doctor` reads from. Everything that it knows of the system and of a process comes
 //! through here, so that tests can put a folder in the place of the system.
 
+use crate::build::Build;
 use crate::checked::{self, Lines};
 use crate::view::{Target, Trouble};
 use std::io::{self, BufReader, Read};
@@ -25,7 +26,7 @@ pub struct Root {
 impl Root {
     /// The system itself, or a folder that stands for it. In such a folder, `calls/NAME` has the
     /// number of the error that a system call fails with, and `calls/PID` what looking into a
-    /// process comes to: `served`, `forbidden`, or `without`.
+    /// process comes to: `served`, `served hardened`, `forbidden`, or `without`.
     pub fn new(folder: Option<&Path>) -> Self {
         Self {
             folder: folder.unwrap_or(Path::new("/")).into(),
@@ -122,13 +123,16 @@ impl Root {
         }
     }
 
-    /// Looks into a process as `hakmem top` does.
-    pub fn look(&self, pid: u32) -> Result<(), Trouble> {
+    /// Looks into a process as `hakmem top` does. The build of its hakmem, if that is known.
+    pub fn look(&self, pid: u32) -> Result<Option<Build>, Trouble> {
         if self.is_real {
-            return Target::open(pid)?.reading().map(drop);
+            let mut target = Target::open(pid)?;
+            target.reading()?;
+            return target.build();
         }
         match self.read(&format!("calls/{pid}")).as_deref() {
-            Some("served") => Ok(()),
+            Some("served") => Ok(Some(Build::Default)),
+            Some("served hardened") => Ok(Some(Build::Hardened)),
             Some("forbidden") => Err(Trouble::Forbidden),
             Some("without") => Err(Trouble::Without {
                 name: "prog".into(),

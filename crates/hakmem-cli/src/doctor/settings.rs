@@ -1,6 +1,7 @@
 //! Options in the environment: those that hakmem ignores.
 
 use super::finding::{Finding, Verdict};
+use crate::build::Build;
 use hakmem_core::options::{self, Error, PREFIX};
 
 /// Names and values.
@@ -15,7 +16,9 @@ pub fn parse(text: &str) -> Variables {
     text.split('\0').filter_map(pair).collect()
 }
 
-pub fn finding(variables: &Variables) -> Finding {
+/// `build`: the one that is to obey them, if that is known. `limited`: whether a control group
+/// limits the memory.
+pub fn finding(variables: &Variables, build: Option<Build>, limited: bool) -> Finding {
     const SUBJECT: &str = "options";
     let ours: Vec<_> = variables
         .iter()
@@ -35,18 +38,36 @@ pub fn finding(variables: &Variables) -> Finding {
             Ok(()) | Err(Error::AtStart) => None,
             Err(why) => Some(format!("hakmem ignores {name}={value}: {why}.")),
         });
-    match wrong {
-        None => Finding::ok(
-            SUBJECT,
-            &all.join(" "),
-            "hakmem options NAME says what each does.",
-        ),
-        Some(why) => Finding::new(
-            Verdict::Note,
-            SUBJECT,
-            &all.join(" "),
-            why,
-            "hakmem options lists the names and their values.",
-        ),
+    let all = all.join(" ");
+    let note = |why, advice| Finding::new(Verdict::Note, SUBJECT, &all, why, advice);
+    if let Some(why) = wrong {
+        return note(why, "hakmem options lists the names and their values.");
     }
+    if let Some((why, advice)) = build.and_then(|build| of_other_build(variables, build)) {
+        return note(why, advice);
+    }
+    let percent = value(variables, "HAKMEM_LIMIT_PERCENT").unwrap_or_default();
+    if !limited && percent.parse().is_ok_and(|percent: u32| percent > 0) {
+        let why = "HAKMEM_LIMIT_PERCENT has nothing to act on: no control group limits the memory.";
+        return note(
+            why.into(),
+            "Limit the memory of the group, or set HAKMEM_SOFT_LIMIT_MIB.",
+        );
+    }
+    Finding::ok(SUBJECT, &all, "hakmem options NAME says what each does.")
+}
+
+fn value(variables: &Variables, wanted: &str) -> Option<String> {
+    let found = variables.iter().find(|(name, _)| name == wanted);
+    found.map(|(_, value)| value.clone())
+}
+
+/// An option that only the other build obeys, and what to do.
+fn of_other_build(variables: &Variables, build: Build) -> Option<(String, &'static str)> {
+    let name = build.ignored(|name| value(variables, name))?;
+    let advice = match build {
+        Build::Default => "hakmem run --hardened PROG takes the hardened build.",
+        Build::Hardened => "Only the default build has sampled guards.",
+    };
+    Some((format!("The {} ignores {name}.", build.name()), advice))
 }

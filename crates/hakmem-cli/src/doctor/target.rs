@@ -1,7 +1,9 @@
 //! The program that is to run on hakmem, and the library that serves it.
 
 use super::finding::{Finding, Verdict};
+use crate::checked;
 use crate::library::{self, Library};
+use crate::needed;
 use crate::own::{self, Own};
 use crate::program::{self, Machine, NotStarted};
 use std::ffi::OsStr;
@@ -113,7 +115,12 @@ pub fn program(word: &OsStr, given: Option<&Path>) -> Result<Vec<Finding>, NotSt
         ),
         _ => reach(machine.ok().and_then(|m| program::obstacle(&path, m))),
     });
-    all.push(allocator(own));
+    all.push(
+        match needed::allocator(&executed).filter(|_| own.is_none()) {
+            Some(library) => of_library(&library),
+            None => allocator(own),
+        },
+    );
     Ok(all)
 }
 
@@ -125,20 +132,24 @@ fn file(path: &Path, executed: &Path) -> Finding {
     if executed == path {
         return Finding::ok(SUBJECT, &found, "This file is what the system executes.");
     }
-    match executed.file_name() == Some(OsStr::new("env")) {
-        false => Finding::ok(
-            SUBJECT,
-            &found,
-            format!("It is a script. What follows is about its interpreter, {executes}."),
-        ),
-        true => Finding::new(
-            Verdict::Note,
-            SUBJECT,
-            &found,
-            format!("It is a script. {executes} looks for its interpreter when it starts."),
-            "Name the interpreter instead: hakmem doctor python3, say.",
-        ),
+    if executed.file_name() != Some(OsStr::new("env")) {
+        let what = format!("It is a script. What follows is about its interpreter, {executes}.");
+        return Finding::ok(SUBJECT, &found, what);
     }
+    let example = match program::looked_for(path) {
+        Some(name) => format!(": hakmem doctor {}", checked::name(&name)),
+        None => String::new(),
+    };
+    Finding::new(
+        Verdict::Note,
+        SUBJECT,
+        &found,
+        format!("It is a script. {executes} looks for its interpreter when it starts."),
+        format!(
+            "Name the interpreter instead{example}. A wrapper, such as pyenv's, hides the real \
+             program: name that one."
+        ),
+    )
 }
 
 /// Whether a preloaded library gets into the program.
@@ -169,27 +180,40 @@ fn reach(obstacle: Option<String>) -> Finding {
     )
 }
 
+const ALLOCATOR: &str = "allocator";
+
+/// A library that brings malloc, which the program takes by that name alone.
+fn of_library(library: &str) -> Finding {
+    Finding::new(
+        Verdict::Note,
+        ALLOCATOR,
+        library,
+        "The program needs this library, which has a malloc. When hakmem is preloaded, hakmem's \
+         malloc comes first and serves the program.",
+        "Figures of the library (of mallctl, say) are then those of an allocator without work.",
+    )
+}
+
 fn allocator(own: Option<Own>) -> Finding {
-    const SUBJECT: &str = "allocator";
     match own {
         None => Finding::ok(
-            SUBJECT,
+            ALLOCATOR,
             "malloc",
             "The file shows no other allocator. A file without symbols may hide one.",
         ),
         Some(Own::Hakmem { certain: true }) => {
-            Finding::ok(SUBJECT, "hakmem inside", "hakmem serves the program.")
+            Finding::ok(ALLOCATOR, "hakmem inside", "hakmem serves the program.")
         }
         Some(Own::Hakmem { certain: false }) => Finding::new(
             Verdict::Note,
-            SUBJECT,
+            ALLOCATOR,
             "hakmem inside, and malloc",
             "The program calls malloc, too, which is the C library's.",
             "To have hakmem serve both, preload libhakmem.so as well: LD_PRELOAD.",
         ),
         Some(Own::Other(what)) => Finding::new(
             Verdict::Note,
-            SUBJECT,
+            ALLOCATOR,
             what,
             "hakmem serves only what the program allocates by the C library's functions.",
             "hakmem run --require PROG tells how much that is. Or build it without that one.",

@@ -25,6 +25,7 @@ pub use decisions::{Decision, now};
 pub use options::Set;
 pub use reading::{Reading, reading as look_at};
 
+use crate::build::Build;
 use crate::checked::Budget;
 use heaps::Heaps;
 use memory::{IN_ALL, Memory};
@@ -196,6 +197,11 @@ impl Target {
         self.with(options::read)
     }
 
+    /// The build that is in it; None: it does not say.
+    pub fn build(&mut self) -> Result<Option<Build>, Trouble> {
+        self.with(|_, note| Ok(build_of(note)))
+    }
+
     /// Who has its heap profile on, and where that is switched.
     pub fn profile_state(
         &mut self,
@@ -233,6 +239,19 @@ impl Target {
     pub fn resident(&self) -> io::Result<Resident> {
         Resident::of(&self.process)
     }
+}
+
+/// The build that a note is of; None: it does not say.
+fn build_of(note: &Note) -> Option<Build> {
+    match note.number("hardened", 0..=1).ok()? {
+        0 => Some(Build::Default),
+        _ => Some(Build::Hardened),
+    }
+}
+
+/// The same of a note's description as a file has it.
+pub fn build_in_file(description: &[u8]) -> Option<Build> {
+    build_of(&Note::parse(description, 0)?)
 }
 
 /// What there is in a process, for `hakmem map`.

@@ -131,6 +131,7 @@ mod note {
         "option.FOREIGN_REPORT": policy::FOREIGN_REPORT,
         "option.PROFILE_INTERVAL": policy::PROFILE_INTERVAL,
         ;
+        "hardened": cfg!(feature = "hardened") as usize,
         "classes": CLASSES,
         "events": EVENTS,
         "half": counts::HALF,
