@@ -2,6 +2,7 @@
 
 mod checked;
 mod child;
+mod columns;
 mod doctor;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
@@ -19,10 +20,12 @@ mod prepared;
 mod profile;
 mod program;
 mod report;
+mod rows;
 mod run;
 mod stat;
 mod summary;
 mod symbols;
+mod terminal;
 mod top;
 mod view;
 

@@ -8,6 +8,7 @@ mod live;
 mod summary;
 
 use crate::checked::{self, say};
+use crate::terminal::Terminal;
 use crate::{grammar, output, run};
 use clap::{ArgGroup, Args};
 use hakmem_pprof::Bytes;
@@ -215,7 +216,7 @@ fn files(
             )?);
         }
     }
-    Ok(summary::of(&profile, raw, &files))
+    Ok(summary::of(&profile, raw, &files, Terminal::of_stderr()))
 }
 
 impl Wish {

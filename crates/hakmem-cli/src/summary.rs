@@ -1,22 +1,26 @@
 //! The figures of a report, for a person to read.
 
 use crate::checked::total;
+use crate::lines::{cut, length, wrap};
 use crate::report::{Figures, Report, State};
+use crate::rows;
+use crate::terminal::Terminal;
 pub use hakmem_pprof::tool::numbers::{bytes, duration, grouped};
-use std::fmt::Write;
 
 /// Kinds of system calls that are listed.
 const KINDS: usize = 64;
+/// Columns of a row's name.
+const NAMES: usize = 20;
 
 /// The summary of a program that ended through its exit handlers, and of the processes it started.
-pub fn of(program: &str, pid: u32, report: &Report) -> String {
-    let mut text = String::new();
+pub fn of(program: &str, pid: u32, report: &Report, terminal: Option<Terminal>) -> String {
+    let mut page = Page {
+        text: String::new(),
+        terminal,
+    };
     if let Some(State::Ended(figures)) = report.last_of(pid).map(|image| &image.state) {
-        section(
-            &mut text,
-            &format!("{program} (process {pid})"),
-            &Totals::of([figures]),
-        );
+        let title = page.title(program, &format!(" (process {pid})"));
+        page.section(&title, &Totals::of([figures]));
     }
     let images = report.images.len();
     if images > 1 {
@@ -29,16 +33,11 @@ pub fn of(program: &str, pid: u32, report: &Report) -> String {
                 counted(execs as u64, "program more", "programs more")
             ),
         };
-        section(
-            &mut text,
-            &format!("all together ({processes}{programs})"),
-            &totals,
-        );
+        page.section(&format!("all together ({processes}{programs})"), &totals);
         let forked = report.images.iter().filter(|i| i.forked).count() as u64;
         if forked > 0 {
             let forked = counted(forked, "forked process", "forked processes");
-            row(
-                &mut text,
+            page.row(
                 "counted again",
                 format!("what came before the fork, in {forked}"),
             );
@@ -46,8 +45,7 @@ pub fn of(program: &str, pid: u32, report: &Report) -> String {
         let silent = images - totals.images;
         if silent > 0 {
             let silent = counted(silent as u64, "program", "programs");
-            row(
-                &mut text,
+            page.row(
                 "not included",
                 format!("{silent} without a report at the end (exec, _exit, signal, running)"),
             );
@@ -55,13 +53,12 @@ pub fn of(program: &str, pid: u32, report: &Report) -> String {
     }
     if report.unreadable > 0 {
         let lines = counted(report.unreadable as u64, "line", "lines");
-        row(
-            &mut text,
+        page.row(
             "not included",
             format!("{lines} of the report that cannot be read"),
         );
     }
-    text
+    page.text
 }
 
 /// Sums, and for the peaks, which fall at different times, the largest as well.
@@ -151,62 +148,80 @@ impl Totals {
     }
 }
 
-fn section(text: &mut String, title: &str, totals: &Totals) {
-    let images = totals.images;
-    writeln!(text, "hakmem: {title}").expect("writing to a String");
-    row(
-        text,
-        "allocations served",
-        format!(
-            "{}, {} freed",
-            grouped(totals.allocations),
-            grouped(totals.frees)
-        ),
-    );
-    if totals.program_allocations > 0 {
-        let from_heaps = grouped(totals.program_allocations);
-        row(text, "from its own heaps", from_heaps);
-    }
-    row(text, "peak live, at most", totals.live.text(images));
-    row(text, "peak resident", totals.resident.text(images));
-    row(
-        text,
-        "page faults",
-        format!(
-            "{} minor, {} major",
-            grouped(totals.minor_faults),
-            grouped(totals.major_faults)
-        ),
-    );
-    let calls = total(totals.syscalls.iter().map(|c| c.calls));
-    let nanos = total(totals.syscalls.iter().map(|c| c.nanos));
-    row(
-        text,
-        "its system calls",
-        format!("{} in {}", grouped(calls), duration(nanos)),
-    );
-    for call in &totals.syscalls {
-        let failed = match call.failures {
-            0 => String::new(),
-            n => format!(", {} failed", grouped(n)),
-        };
-        row(
-            text,
-            &format!("  {}", call.name),
-            format!(
-                "{} in {}{failed}",
-                grouped(call.calls),
-                duration(call.nanos)
-            ),
-        );
-    }
-    if totals.foreign_frees > 0 {
-        row(text, "foreign frees", grouped(totals.foreign_frees));
-    }
+/// What is printed.
+struct Page {
+    text: String,
+    terminal: Option<Terminal>,
 }
 
-fn row(text: &mut String, name: &str, value: String) {
-    writeln!(text, "  {name:<20}{value}").expect("writing to a String");
+impl Page {
+    fn section(&mut self, title: &str, totals: &Totals) {
+        let images = totals.images;
+        let title = format!("hakmem: {title}");
+        let lines = match self.terminal {
+            Some(terminal) => wrap(&title, terminal.width, 2),
+            None => vec![title],
+        };
+        self.text += &(lines.join("\n") + "\n");
+        self.row(
+            "allocations served",
+            format!(
+                "{}, {} freed",
+                grouped(totals.allocations),
+                grouped(totals.frees)
+            ),
+        );
+        if totals.program_allocations > 0 {
+            let from_heaps = grouped(totals.program_allocations);
+            self.row("from its own heaps", from_heaps);
+        }
+        self.row("peak live, at most", totals.live.text(images));
+        self.row("peak resident", totals.resident.text(images));
+        self.row(
+            "page faults",
+            format!(
+                "{} minor, {} major",
+                grouped(totals.minor_faults),
+                grouped(totals.major_faults)
+            ),
+        );
+        let calls = total(totals.syscalls.iter().map(|c| c.calls));
+        let nanos = total(totals.syscalls.iter().map(|c| c.nanos));
+        self.row(
+            "its system calls",
+            format!("{} in {}", grouped(calls), duration(nanos)),
+        );
+        for call in &totals.syscalls {
+            let failed = match call.failures {
+                0 => String::new(),
+                n => format!(", {} failed", grouped(n)),
+            };
+            self.row(
+                &format!("  {}", call.name),
+                format!(
+                    "{} in {}{failed}",
+                    grouped(call.calls),
+                    duration(call.nanos)
+                ),
+            );
+        }
+        if totals.foreign_frees > 0 {
+            self.row("foreign frees", grouped(totals.foreign_frees));
+        }
+    }
+
+    fn row(&mut self, name: &str, value: String) {
+        self.text += &rows::row(name, NAMES, &value, self.terminal);
+    }
+
+    /// The program's name and what comes behind it, with a name that a terminal has room for.
+    fn title(&self, program: &str, rest: &str) -> String {
+        let taken = length("hakmem: ") + length(rest);
+        let room = self
+            .terminal
+            .map_or(usize::MAX, |t| t.width.saturating_sub(taken));
+        cut(program, room) + rest
+    }
 }
 
 fn counted(number: u64, one: &str, many: &str) -> String {
@@ -224,7 +239,7 @@ mod tests {
 
     #[test]
     fn one_process() {
-        let text = of("prog", 7, &read(load(7) + &exit(7, 12345)));
+        let text = of("prog", 7, &read(load(7) + &exit(7, 12345)), None);
         let expected = "\
 hakmem: prog (process 7)
   allocations served  12,345, 1 freed
@@ -246,7 +261,7 @@ hakmem: prog (process 7)
             + &exit(8, 20)
             + &exit(7, 30)
             + "nonsense\n";
-        let text = of("prog", 7, &read(lines));
+        let text = of("prog", 7, &read(lines), None);
         let total = &text[text.find("hakmem: all").unwrap()..];
         let expected = "\
 hakmem: all together (3 processes, 1 program more by exec)
@@ -261,5 +276,23 @@ hakmem: all together (3 processes, 1 program more by exec)
   not included        1 line of the report that cannot be read
 ";
         assert_eq!(total, expected);
+    }
+
+    #[test]
+    fn no_line_is_wider_than_a_terminal() {
+        let lines = load(7) + &load(7) + &load(9) + &exit(9, 10) + &exit(7, 30);
+        let (width, without) = (45, "");
+        let terminal = Some(Terminal { width, without });
+        let text = of(&"prog".repeat(20), 7, &read(lines), terminal);
+        assert!(text.lines().all(|line| length(line) <= width), "{text}");
+        assert!(text.starts_with("hakmem: progprog"), "{text}");
+        assert!(text.contains("… (process 7)\n"), "{text}");
+        let last = "
+  not included        1 program without a
+                      report at the end
+                      (exec, _exit, signal,
+                      running)
+";
+        assert!(text.ends_with(last), "{text}");
     }
 }
