@@ -343,7 +343,11 @@ pub fn look(input: &[u8]) -> Option<String> {
         state.page = screen::Page::ALL[input.len() / EDIT % 4];
         let drawn = terminal.draw(|frame| screen::draw(frame, &mut state, &history, 5000));
         drawn.expect("it is drawn");
-        batch::text(&history, 5000, None) + &batch::text(&history, 5000, Some(50))
+        let narrow = crate::terminal::Terminal {
+            width: 50,
+            without: "| cat",
+        };
+        batch::text(&history, 5000, None) + &batch::text(&history, 5000, Some(narrow))
     });
     let found = with(&image, view::segments_of);
     if let Some(found) = found {

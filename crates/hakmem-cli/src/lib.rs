@@ -3,6 +3,7 @@
 mod build;
 mod checked;
 mod child;
+mod columns;
 mod doctor;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
@@ -21,10 +22,12 @@ mod prepared;
 mod profile;
 mod program;
 mod report;
+mod rows;
 mod run;
 mod stat;
 mod summary;
 mod symbols;
+mod terminal;
 mod top;
 mod view;
 

@@ -8,6 +8,7 @@ mod live;
 mod summary;
 
 use crate::checked::{self, say};
+use crate::terminal::Terminal;
 use crate::{grammar, output, run};
 use clap::{ArgGroup, Args};
 use hakmem_pprof::Bytes;
@@ -218,7 +219,7 @@ fn files(
     }
     Ok(match raw.samples.is_empty() && raw.event != "exit" {
         true => empty(raw.pid, &files),
-        false => summary::of(&profile, raw, &files),
+        false => summary::of(&profile, raw, &files, Terminal::of_stderr()),
     })
 }
 

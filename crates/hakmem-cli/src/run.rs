@@ -10,8 +10,10 @@ use crate::own::{self, Own};
 use crate::profile::Wish;
 use crate::program::{self, NotStarted};
 use crate::report::Report;
+use crate::stat;
 use crate::summary;
 use crate::symbols;
+use crate::terminal::Terminal;
 use clap::Args;
 use std::ffi::OsString;
 use std::fs::File;
@@ -258,8 +260,10 @@ fn tell(options: &Options, before: &Before, scratch: Scratch, pid: u32, end: End
     if let Some(message) = &message {
         say(message);
     }
+    let terminal = Terminal::of_stderr();
     if options.tables {
-        match crate::stat::tables(scratch.report_lines(), Some(pid), options.all_classes) {
+        let (lines, all) = (scratch.report_lines(), options.all_classes);
+        match stat::tables(lines, Some(pid), all, terminal) {
             Ok((text, failed)) => {
                 let _ = io::stderr().write_all((text + &failed).as_bytes());
             }
@@ -274,7 +278,7 @@ fn tell(options: &Options, before: &Before, scratch: Scratch, pid: u32, end: End
     scratch.close();
     if options.stats {
         let name = checked::name(before.name);
-        let _ = io::stderr().write_all(summary::of(&name, pid, &report).as_bytes());
+        let _ = io::stderr().write_all(summary::of(&name, pid, &report, terminal).as_bytes());
     }
     if let Some(Ok(said)) = &profiled {
         let _ = io::stderr().write_all(said.as_bytes());

@@ -1,9 +1,11 @@
 //! `hakmem stat`: the tables of a report.
 
+mod columns;
 pub mod figures;
 pub mod table;
 
 use crate::checked::{Lines, refuse, say};
+use crate::terminal::Terminal;
 use crate::view::Target;
 use crate::{grammar, output, run};
 use clap::{ArgGroup, Args};
@@ -65,7 +67,8 @@ pub fn stat(options: Options) -> ! {
             ..run::Options::default()
         })
     };
-    let read = grammar::open(&file).and_then(|text| tables(text, None, options.all));
+    let read = grammar::open(&file)
+        .and_then(|text| tables(text, None, options.all, Terminal::of_stdout()));
     let (tables, complaints) = match read {
         Ok(read) => read,
         Err(e) => fail(&format!("cannot read {}: {e}", file.display())),
@@ -81,7 +84,10 @@ pub fn stat(options: Options) -> ! {
 /// Prints the tables of a running process, read from outside.
 fn of_process(pid: u32, all: bool) -> ! {
     match Target::open(pid).and_then(|mut target| target.reading()) {
-        Ok(look) => ended(output::show(table::of_reading(&look, all).as_bytes())),
+        Ok(look) => {
+            let text = table::of_reading(&look, all, Terminal::of_stdout());
+            ended(output::show(text.as_bytes()))
+        }
         Err(trouble) => fail(&trouble.say(pid)),
     }
 }
@@ -100,7 +106,12 @@ fn fail(why: &str) -> ! {
 
 /// The tables of each process's last report, or of one process's alone, and lines about what could
 /// not be read.
-pub fn tables(text: impl BufRead, only: Option<u32>, all: bool) -> io::Result<(String, String)> {
+pub fn tables(
+    text: impl BufRead,
+    only: Option<u32>,
+    all: bool,
+    terminal: Option<Terminal>,
+) -> io::Result<(String, String)> {
     // By process: when it came, how long it was, what it says.
     let mut last: HashMap<u32, (usize, usize, Moment)> = HashMap::new();
     let (mut unreadable, mut number, mut kept) = (0, 0, 0);
@@ -126,7 +137,9 @@ pub fn tables(text: impl BufRead, only: Option<u32>, all: bool) -> io::Result<(S
     }
     let mut last: Vec<_> = last.into_values().collect();
     last.sort_by_key(|&(number, ..)| number);
-    let shown = last.iter().map(|(.., moment)| table::of(moment, all));
+    let shown = last
+        .iter()
+        .map(|(.., moment)| table::of(moment, all, terminal));
     let tables = shown.collect::<Vec<_>>().join("\n");
     let complaints = match unreadable {
         0 => String::new(),

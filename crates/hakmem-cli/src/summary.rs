@@ -1,25 +1,28 @@
 //! The figures of a report, for a person to read.
 
 use crate::checked::total;
+use crate::lines::{cut, length, wrap};
 use crate::report::{Figures, Report, State};
+use crate::rows;
+use crate::terminal::Terminal;
 pub use hakmem_pprof::tool::numbers::{bytes, duration, grouped};
-use std::fmt::Write;
 
 /// Kinds of system calls that are listed.
 const KINDS: usize = 64;
+/// Columns of a row's name.
+const NAMES: usize = 20;
 
 /// The summary of a program that ended through its exit handlers, and of the processes it started.
-pub fn of(program: &str, pid: u32, report: &Report) -> String {
-    let mut text = String::new();
+pub fn of(program: &str, pid: u32, report: &Report, terminal: Option<Terminal>) -> String {
+    let mut page = Page {
+        text: String::new(),
+        terminal,
+    };
     if let Some(image) = report.last_of(pid)
         && let State::Ended(figures) = &image.state
     {
-        section(
-            &mut text,
-            &format!("{program} (process {pid})"),
-            &Totals::of([figures]),
-            image.forked,
-        );
+        let title = page.title(program, &format!(" (process {pid})"));
+        page.section(&title, &Totals::of([figures]), image.forked);
     }
     let images = report.images.len();
     if images > 1 {
@@ -33,16 +36,11 @@ pub fn of(program: &str, pid: u32, report: &Report) -> String {
             ),
         };
         let forked = report.images.iter().filter(|i| i.forked).count() as u64;
-        section(
-            &mut text,
-            &format!("all together ({processes}{programs})"),
-            &totals,
-            forked > 0,
-        );
+        let title = format!("all together ({processes}{programs})");
+        page.section(&title, &totals, forked > 0);
         if forked > 0 {
             let forked = counted(forked, "forked process", "forked processes");
-            row(
-                &mut text,
+            page.row(
                 "counted again",
                 format!("what came before the fork, in {forked}"),
             );
@@ -50,8 +48,7 @@ pub fn of(program: &str, pid: u32, report: &Report) -> String {
         let silent = images - totals.images;
         if silent > 0 {
             let silent = counted(silent as u64, "program", "programs");
-            row(
-                &mut text,
+            page.row(
                 "not included",
                 format!("{silent} without a report at the end (exec, _exit, signal, running)"),
             );
@@ -59,13 +56,12 @@ pub fn of(program: &str, pid: u32, report: &Report) -> String {
     }
     if report.unreadable > 0 {
         let lines = counted(report.unreadable as u64, "line", "lines");
-        row(
-            &mut text,
+        page.row(
             "not included",
             format!("{lines} of the report that cannot be read"),
         );
     }
-    text
+    page.text
 }
 
 /// Sums, and for the peaks, which fall at different times, the largest as well.
@@ -170,63 +166,82 @@ impl Totals {
     }
 }
 
-/// `forked`: some of the processes were made by fork.
-fn section(text: &mut String, title: &str, totals: &Totals, forked: bool) {
-    let images = totals.images;
-    writeln!(text, "hakmem: {title}").expect("writing to a String");
-    let (served, freed) = (totals.allocations, totals.frees);
-    // It frees what its parent allocated.
-    let since = match forked && freed > served {
-        true => " since the fork",
-        false => "",
-    };
-    let (served, freed) = (grouped(served), grouped(freed));
-    row(
-        text,
-        "allocations served",
-        format!("{served}, {freed} freed{since}"),
-    );
-    if totals.program_allocations > 0 {
-        let from_heaps = grouped(totals.program_allocations);
-        row(text, "from its own heaps", from_heaps);
-    }
-    row(text, "peak live, at most", totals.live.text(images));
-    row(text, "peak resident", totals.resident.text(images));
-    row(
-        text,
-        "page faults",
-        format!(
-            "{} minor, {} major",
-            grouped(totals.minor_faults),
-            grouped(totals.major_faults)
-        ),
-    );
-    let sum = |of: fn(&Calls) -> u64| total(totals.syscalls.iter().map(of));
-    let all = Calls {
-        calls: sum(|c| c.calls),
-        timed: sum(|c| c.timed),
-        nanos: sum(|c| c.nanos),
-        ..Calls::default()
-    };
-    row(text, "its system calls", all.text());
-    for call in &totals.syscalls {
-        let failed = match call.failures {
-            0 => String::new(),
-            n => format!(", {} failed", grouped(n)),
-        };
-        row(
-            text,
-            &format!("  {}", call.name),
-            format!("{}{failed}", call.text()),
-        );
-    }
-    if totals.foreign_frees > 0 {
-        row(text, "foreign frees", grouped(totals.foreign_frees));
-    }
+/// What is printed.
+struct Page {
+    text: String,
+    terminal: Option<Terminal>,
 }
 
-fn row(text: &mut String, name: &str, value: String) {
-    writeln!(text, "  {name:<20}{value}").expect("writing to a String");
+impl Page {
+    /// `forked`: some of the processes were made by fork.
+    fn section(&mut self, title: &str, totals: &Totals, forked: bool) {
+        let images = totals.images;
+        let title = format!("hakmem: {title}");
+        let lines = match self.terminal {
+            Some(terminal) => wrap(&title, terminal.width, 2),
+            None => vec![title],
+        };
+        self.text += &(lines.join("\n") + "\n");
+        let (served, freed) = (totals.allocations, totals.frees);
+        // It frees what its parent allocated.
+        let since = match forked && freed > served {
+            true => " since the fork",
+            false => "",
+        };
+        let (served, freed) = (grouped(served), grouped(freed));
+        self.row(
+            "allocations served",
+            format!("{served}, {freed} freed{since}"),
+        );
+        if totals.program_allocations > 0 {
+            let from_heaps = grouped(totals.program_allocations);
+            self.row("from its own heaps", from_heaps);
+        }
+        self.row("peak live, at most", totals.live.text(images));
+        self.row("peak resident", totals.resident.text(images));
+        self.row(
+            "page faults",
+            format!(
+                "{} minor, {} major",
+                grouped(totals.minor_faults),
+                grouped(totals.major_faults)
+            ),
+        );
+        let sum = |of: fn(&Calls) -> u64| total(totals.syscalls.iter().map(of));
+        let all = Calls {
+            calls: sum(|c| c.calls),
+            timed: sum(|c| c.timed),
+            nanos: sum(|c| c.nanos),
+            ..Calls::default()
+        };
+        self.row("its system calls", all.text());
+        for call in &totals.syscalls {
+            let failed = match call.failures {
+                0 => String::new(),
+                n => format!(", {} failed", grouped(n)),
+            };
+            self.row(
+                &format!("  {}", call.name),
+                format!("{}{failed}", call.text()),
+            );
+        }
+        if totals.foreign_frees > 0 {
+            self.row("foreign frees", grouped(totals.foreign_frees));
+        }
+    }
+
+    fn row(&mut self, name: &str, value: String) {
+        self.text += &rows::row(name, NAMES, &value, self.terminal);
+    }
+
+    /// The program's name and what comes behind it, with a name that a terminal has room for.
+    fn title(&self, program: &str, rest: &str) -> String {
+        let taken = length("hakmem: ") + length(rest);
+        let room = self
+            .terminal
+            .map_or(usize::MAX, |t| t.width.saturating_sub(taken));
+        cut(program, room) + rest
+    }
 }
 
 fn counted(number: u64, one: &str, many: &str) -> String {
@@ -244,7 +259,7 @@ mod tests {
 
     #[test]
     fn one_process() {
-        let text = of("prog", 7, &read(load(7) + &exit(7, 12345)));
+        let text = of("prog", 7, &read(load(7) + &exit(7, 12345)), None);
         let expected = "\
 hakmem: prog (process 7)
   allocations served  12,345, 1 freed
@@ -261,13 +276,13 @@ hakmem: prog (process 7)
     #[test]
     fn calls_that_were_not_timed_have_no_time() {
         let untimed = |pid| exit(pid, 1).replace("\"nanos\":1500", "\"nanos\":0");
-        let text = of("prog", 7, &read(load(7) + &untimed(7)));
+        let text = of("prog", 7, &read(load(7) + &untimed(7)), None);
         assert!(text.contains("  its system calls    2\n"), "{text}");
         assert!(
             text.contains("    mmap              2, 1 failed\n"),
             "{text}"
         );
-        let text = of("prog", 7, &read(load(7) + &untimed(8) + &exit(7, 1)));
+        let text = of("prog", 7, &read(load(7) + &untimed(8) + &exit(7, 1)), None);
         let (_, total) = text.split_once("hakmem: all").unwrap();
         assert!(
             total.contains("  its system calls    4, 2 of them in 1.5 µs\n"),
@@ -283,11 +298,11 @@ hakmem: prog (process 7)
     #[test]
     fn a_forked_process_may_free_more_than_it_allocates() {
         let freed = |pid| exit(pid, 3).replace("\"frees\":1", "\"frees\":9");
-        let text = of("prog", 7, &read(load(7) + &freed(8)));
+        let text = of("prog", 7, &read(load(7) + &freed(8)), None);
         let line = "  allocations served  3, 9 freed since the fork\n";
         assert!(text.contains(line), "{text}");
         // No fork is known of.
-        let text = of("prog", 7, &read(load(7) + &freed(7)));
+        let text = of("prog", 7, &read(load(7) + &freed(7)), None);
         assert!(
             text.contains("  allocations served  3, 9 freed\n"),
             "{text}"
@@ -303,7 +318,7 @@ hakmem: prog (process 7)
             + &exit(8, 20)
             + &exit(7, 30)
             + "nonsense\n";
-        let text = of("prog", 7, &read(lines));
+        let text = of("prog", 7, &read(lines), None);
         let total = &text[text.find("hakmem: all").unwrap()..];
         let expected = "\
 hakmem: all together (3 processes, 1 program more by exec)
@@ -318,5 +333,23 @@ hakmem: all together (3 processes, 1 program more by exec)
   not included        1 line of the report that cannot be read
 ";
         assert_eq!(total, expected);
+    }
+
+    #[test]
+    fn no_line_is_wider_than_a_terminal() {
+        let lines = load(7) + &load(7) + &load(9) + &exit(9, 10) + &exit(7, 30);
+        let (width, without) = (45, "");
+        let terminal = Some(Terminal { width, without });
+        let text = of(&"prog".repeat(20), 7, &read(lines), terminal);
+        assert!(text.lines().all(|line| length(line) <= width), "{text}");
+        assert!(text.starts_with("hakmem: progprog"), "{text}");
+        assert!(text.contains("… (process 7)\n"), "{text}");
+        let last = "
+  not included        1 program without a
+                      report at the end
+                      (exec, _exit, signal,
+                      running)
+";
+        assert!(text.ends_with(last), "{text}");
     }
 }

@@ -1,7 +1,6 @@
 //! `hakmem top`: what the allocator of a running program does, read again and again.
 
 pub mod batch;
-mod columns;
 #[cfg(test)]
 mod drawn;
 mod help;
@@ -15,10 +14,10 @@ mod watched;
 
 use crate::checked::say;
 use crate::child::{self, End};
+use crate::terminal::Terminal;
 use crate::view::{self, Target, Trouble};
 use crate::{grammar, output};
 use clap::{ArgGroup, Args};
-use ratatui::crossterm::terminal::window_size;
 use rates::History;
 use std::env;
 use std::ffi::OsString;
@@ -150,15 +149,13 @@ fn finish(watched: Watched, outcome: Outcome) -> ! {
     }
 }
 
-/// How wide the terminal is that readings are printed on, if they are: on standard output, or on
-/// standard error beside a program's own output.
-fn width(found: bool) -> Option<u16> {
-    let is_terminal = match found {
-        true => io::stdout().is_terminal(),
-        false => io::stderr().is_terminal(),
-    };
-    let size = is_terminal.then(|| window_size().ok()).flatten();
-    size.map(|size| size.columns).filter(|&n| n > 0)
+/// The terminal that readings are printed on, if they are: on standard output, or on standard error
+/// beside a program's own output.
+fn terminal(found: bool) -> Option<Terminal> {
+    match found {
+        true => Terminal::of_stdout(),
+        false => Terminal::of_stderr(),
+    }
 }
 
 /// Prints readings one below the other.
@@ -186,7 +183,7 @@ fn in_lines(mut target: Target, watched: &Watched, count: u64, interval: Duratio
         let text = match target.reading() {
             Ok(reading) => {
                 history.add(reading, Instant::now());
-                batch::text(&history, view::now(), width(found))
+                batch::text(&history, view::now(), terminal(found))
             }
             Err(Trouble::Ended) if found && done > 0 => return Outcome::Gone,
             Err(Trouble::Ended) if !found => continue, // The signal of its end is on the way.

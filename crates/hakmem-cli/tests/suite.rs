@@ -11,6 +11,7 @@ mod hostile;
 mod learn;
 mod live;
 mod map;
+mod narrow;
 mod options;
 mod own;
 mod pictures;

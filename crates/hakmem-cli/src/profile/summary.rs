@@ -1,11 +1,13 @@
 //! What is said of a profile: the totals, and what is live, and what was allocated, by the code
 //! that did it.
 
+use crate::lines::{cut, length};
+use crate::rows;
 use crate::summary::{bytes, grouped};
+use crate::terminal::Terminal;
 use hakmem_pprof::tool::profile::{Profile, Sample};
 use hakmem_pprof::tool::raw::Raw;
 use std::collections::HashMap;
-use std::fmt::Write;
 use std::path::PathBuf;
 
 /// Sites that are listed, …
@@ -14,25 +16,24 @@ const SITES: usize = 10;
 const CALLERS: usize = 5;
 /// … and characters of a name: those of templates and generic functions have no end.
 const NAME: usize = 60;
+/// Columns of a row's name.
+const NAMES: usize = 11;
+/// Between a function and its caller.
+const CALLED_BY: &str = " < ";
 
-/// Lines for people.
-pub fn of(profile: &Profile, raw: &Raw, files: &[PathBuf]) -> String {
-    let mut text = String::new();
+/// Lines for people. The names of files are not broken: they can be copied.
+pub fn of(profile: &Profile, raw: &Raw, files: &[PathBuf], terminal: Option<Terminal>) -> String {
     let sum = |f: fn(&Sample) -> f64| profile.samples.iter().map(f).sum::<f64>();
     let (all, all_bytes) = (sum(|s| s.all), sum(|s| s.all_bytes));
     let (live, live_bytes) = (sum(|s| s.live), sum(|s| s.live_bytes));
     let taken: u64 = raw.samples.iter().map(|s| s.all).sum();
-    let mut line =
-        |parts: std::fmt::Arguments<'_>| text.write_fmt(parts).expect("writing to a String");
     let when = if raw.event == "exit" {
         "at exit"
     } else {
         "while running"
     };
-    line(format_args!(
-        "hakmem: heap profile of process {}, {when}\n",
-        raw.pid
-    ));
+    let mut text = format!("hakmem: heap profile of process {}, {when}\n", raw.pid);
+    let mut row = |name, value: String| text += &rows::row(name, NAMES, &value, terminal);
     // What was allocated fast was sampled at longer ones.
     let intervals = raw.samples.iter().map(|s| s.interval);
     let longest = match intervals.max().unwrap_or(0) {
@@ -40,35 +41,28 @@ pub fn of(profile: &Profile, raw: &Raw, files: &[PathBuf]) -> String {
         _ => String::new(),
     };
     let interval = bytes(profile.interval);
-    line(format_args!(
-        "  samples    {}, one in {interval}{longest}; the figures are estimates\n",
-        grouped(taken)
-    ));
+    let taken = grouped(taken);
+    row(
+        "samples",
+        format!("{taken}, one in {interval}{longest}; the figures are estimates"),
+    );
     if let Some(worth) = worth(raw).filter(|_| !longest.is_empty()) {
-        line(format_args!(
-            "             as exact as {} samples at one interval\n",
-            grouped(worth.round() as u64)
-        ));
+        let worth = grouped(worth.round() as u64);
+        row("", format!("as exact as {worth} samples at one interval"));
     }
-    let blocks = |n: f64| grouped(n.round() as u64);
-    line(format_args!(
-        "  allocated  {} in {} blocks\n",
-        bytes(all_bytes.round() as u64),
-        blocks(all)
-    ));
-    line(format_args!(
-        "  live       {} in {} blocks\n",
-        bytes(live_bytes.round() as u64),
-        blocks(live)
-    ));
+    let blocks = |all: f64, n: f64| {
+        let (size, n) = (bytes(all.round() as u64), grouped(n.round() as u64));
+        format!("{size} in {n} blocks")
+    };
+    row("allocated", blocks(all_bytes, all));
+    row("live", blocks(live_bytes, live));
     if raw.lost > 0 {
-        line(format_args!(
-            "  lost       {} samples, for want of memory\n",
-            grouped(raw.lost)
-        ));
+        let lost = grouped(raw.lost);
+        row("lost", format!("{lost} samples, for want of memory"));
     }
-    text += &table("live bytes", profile, |s| (s.live_bytes, s.live));
-    text += &table("allocated", profile, |s| (s.all_bytes, s.all));
+    let by_live = |s: &Sample| (s.live_bytes, s.live);
+    text += &table("live bytes", profile, by_live, terminal);
+    text += &table("allocated", profile, |s| (s.all_bytes, s.all), terminal);
     text.push('\n');
     for file in files {
         text += &format!("  wrote {}\n", file.display());
@@ -92,8 +86,13 @@ fn worth(raw: &Raw) -> Option<f64> {
 }
 
 /// The sites with most bytes; nothing if there are none.
-fn table(head: &str, profile: &Profile, of: fn(&Sample) -> (f64, f64)) -> String {
-    let mut sites: Vec<(String, Site)> = sites(profile, of).into_iter().collect();
+fn table(
+    head: &str,
+    profile: &Profile,
+    of: fn(&Sample) -> (f64, f64),
+    terminal: Option<Terminal>,
+) -> String {
+    let mut sites: Vec<(Vec<String>, Site)> = sites(profile, of).into_iter().collect();
     sites.sort_by(|a, b| b.1.bytes.total_cmp(&a.1.bytes).then(a.0.cmp(&b.0)));
     if sites.is_empty() {
         return String::new();
@@ -104,12 +103,39 @@ fn table(head: &str, profile: &Profile, of: fn(&Sample) -> (f64, f64)) -> String
         let share = 100.0 * site.bytes / whole;
         let size = bytes(site.bytes.round() as u64);
         let count = grouped(site.blocks.round() as u64);
-        text += &format!("  {size:>10}  {share:5.1} % {count:>10}  {stack}\n");
+        let figures = format!("{size:>10}  {share:5.1} % {count:>10}  ");
+        let columns = length(&figures);
+        text += &match terminal {
+            None => rows::row(&figures, columns, &stack.join(CALLED_BY), None),
+            Some(terminal) => {
+                rows::broken(&figures, columns, terminal, |width| lines(stack, width))
+            }
+        };
     }
     if let Some(more) = sites.len().checked_sub(SITES).filter(|&n| n > 0) {
         text += &format!("  and {} places more\n", grouped(more as u64));
     }
     text
+}
+
+/// The functions in lines of at most `width` characters; a name that is longer than a line is cut.
+fn lines(stack: &[String], width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for name in stack {
+        let caller = if lines.is_empty() { "" } else { CALLED_BY };
+        match lines.last_mut() {
+            Some(line) if length(line) + length(caller) + length(name) <= width => {
+                *line += caller;
+                *line += name;
+            }
+            _ => {
+                let caller = caller.trim_start();
+                let room = width.saturating_sub(length(caller));
+                lines.push(format!("{caller}{}", cut(name, room)));
+            }
+        }
+    }
+    lines
 }
 
 #[derive(Default)]
@@ -119,16 +145,15 @@ struct Site {
 }
 
 /// Bytes and blocks by the nearest functions.
-fn sites(profile: &Profile, of: fn(&Sample) -> (f64, f64)) -> HashMap<String, Site> {
-    let mut sites = HashMap::<String, Site>::new();
+fn sites(profile: &Profile, of: fn(&Sample) -> (f64, f64)) -> HashMap<Vec<String>, Site> {
+    let mut sites = HashMap::<Vec<String>, Site>::new();
     for sample in profile.samples.iter().filter(|&s| of(s).1 > 0.0) {
         let names = sample
             .stack
             .iter()
             .flat_map(|place| &place.frames)
-            .map(|f| cut(&f.function));
-        let nearest: Vec<_> = names.take(CALLERS).collect();
-        let site = sites.entry(nearest.join(" < ")).or_default();
+            .map(|f| cut(&f.function, NAME + 1));
+        let site = sites.entry(names.take(CALLERS).collect()).or_default();
         let (bytes, blocks) = of(sample);
         site.bytes += bytes;
         site.blocks += blocks;
@@ -136,10 +161,15 @@ fn sites(profile: &Profile, of: fn(&Sample) -> (f64, f64)) -> HashMap<String, Si
     sites
 }
 
-/// A name's beginning.
-fn cut(name: &str) -> String {
-    match name.char_indices().nth(NAME) {
-        Some((at, _)) => format!("{}…", &name[..at]),
-        None => name.to_owned(),
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_share_lines_and_are_cut_to_one() {
+        let stack = ["push", "a_long_name_of_a_function", "main", "start"].map(str::to_owned);
+        let names = lines(&stack, 14);
+        assert_eq!(names, ["push", "< a_long_name…", "< main < start"]);
+        assert_eq!(lines(&stack, 100), [stack.join(CALLED_BY)]);
     }
 }

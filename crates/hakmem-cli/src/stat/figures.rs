@@ -228,7 +228,7 @@ mod tests {
         }
         fields.insert("schema".into(), SCHEMA.into());
         let line = report.to_string();
-        let text = crate::stat::table::of(&parse(&line).unwrap().unwrap(), true);
+        let text = crate::stat::table::of(&parse(&line).unwrap().unwrap(), true, None);
         assert!(
             !text.contains(|c: char| c.is_control() && c != '\n'),
             "{text:?}"

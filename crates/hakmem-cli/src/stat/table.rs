@@ -1,10 +1,14 @@
 //! The tables.
 
-use super::figures::{Class, Heap, Moment, ProgramHeap, Syscall};
+use super::columns::{CALLS, CLASSES, HEAPS, PROGRAMS, SITES};
+use super::figures::{Class, Heap, Moment, ProgramHeap, Site, Syscall};
 use crate::checked::total;
+use crate::columns::Table;
+use crate::lines::clauses;
+use crate::rows::{self, named};
 use crate::summary::{bytes, duration, grouped};
+use crate::terminal::Terminal;
 use crate::view::Reading;
-use std::fmt::Write;
 
 /// Heaps that get a line: those that allocated most.
 const MOST_HEAPS: usize = 16;
@@ -16,84 +20,45 @@ const MOST_CLASSES: usize = 12;
 pub const CHANGED: &str = "lists changed while they were followed";
 
 /// All tables of one moment of a report; with `all`, a line for every class.
-pub fn of(m: &Moment, all: bool) -> String {
+pub fn of(m: &Moment, all: bool, terminal: Option<Terminal>) -> String {
     let doubt = (m.running_heaps > 0).then(|| {
         let heaps = grouped(m.running_heaps);
         format!("the lists of {heaps} running threads are not known")
     });
-    tables(m, all, doubt)
+    tables(m, all, doubt, terminal)
 }
 
 /// All tables of a reading, for which the lists of running threads were followed.
-pub fn of_reading(look: &Reading, all: bool) -> String {
+pub fn of_reading(look: &Reading, all: bool, terminal: Option<Terminal>) -> String {
     let doubt = (!look.whole).then(|| CHANGED.to_owned());
-    tables(&look.moment, all, doubt)
+    tables(&look.moment, all, doubt, terminal)
 }
 
 /// `doubt` is why the figures are not exact.
-fn tables(m: &Moment, all: bool, doubt: Option<String>) -> String {
+fn tables(m: &Moment, all: bool, doubt: Option<String>, terminal: Option<Terminal>) -> String {
     let mut text = format!("process {} at {}\n\n", m.pid, m.event);
-    text += &grid(&[Left, Left], &totals(m, doubt));
+    text += &rows::text(&totals(m, doubt), terminal);
     text += "\nsize classes\n\n";
     let (shown, others) = divided(&m.classes, if all { usize::MAX } else { MOST_CLASSES });
-    text += &grid(&[Right; 12], &classes(&shown));
-    text += &rest(&others);
+    text += &classes(&shown).text(terminal);
+    text += &rest(&others, terminal);
     text += "\nthread heaps\n\n";
-    text += &grid(&[Right; 13], &heaps(&m.thread_heaps));
-    text += &program_heaps(&m.program_heaps);
+    text += &heaps(&m.thread_heaps).text(terminal);
+    text += &program_heaps(&m.program_heaps, terminal);
     text += "\nsystem calls\n\n";
-    text += &grid(&[Left, Right, Right, Right, Right], &syscalls(m));
+    text += &syscalls(m).text(terminal);
     if !m.decisions.is_empty() {
         text += "\ndecisions\n\n";
         for decision in &m.decisions {
             let seconds = decision.at_ms as f64 / 1000.0;
-            text += &format!("  after {seconds:>6.1} s  {decision}\n");
+            let after = format!("after {seconds:>6.1} s  ");
+            let columns = after.chars().count();
+            text += &rows::row(&after, columns, &decision.to_string(), terminal);
         }
     }
     if !m.foreign_sites.is_empty() {
         text += "\nfrees of pointers that are not hakmem's\n\n";
-        let head = [["code at".to_owned(), "frees".to_owned()]];
-        let rows = m
-            .foreign_sites
-            .iter()
-            .map(|s| [s.address.clone(), grouped(s.frees)]);
-        text += &grid(
-            &[Left, Right],
-            &head.into_iter().chain(rows).collect::<Vec<_>>(),
-        );
-    }
-    text
-}
-
-#[derive(Clone, Copy, PartialEq)]
-pub enum Side {
-    Left,
-    Right,
-}
-pub use Side::{Left, Right};
-
-/// Rows of cells in columns.
-pub fn grid<R: AsRef<[String]>>(sides: &[Side], rows: &[R]) -> String {
-    let width = |i: usize| {
-        rows.iter()
-            .map(|r| r.as_ref()[i].chars().count())
-            .max()
-            .unwrap_or(0)
-    };
-    let widths: Vec<_> = (0..sides.len()).map(width).collect();
-    let mut text = String::new();
-    for row in rows {
-        let mut line = String::new();
-        for ((cell, side), width) in row.as_ref().iter().zip(sides).zip(&widths) {
-            line += "  ";
-            match side {
-                Left => write!(line, "{cell:<width$}"),
-                Right => write!(line, "{cell:>width$}"),
-            }
-            .expect("writing to a String");
-        }
-        text += line.trim_end();
-        text.push('\n');
+        text += &sites(&m.foreign_sites).text(terminal);
     }
     text
 }
@@ -103,11 +68,6 @@ pub fn percent(part: u64, whole: u64) -> String {
         0 => "-".into(),
         _ => format!("{:.1} %", part as f64 * 100.0 / whole as f64),
     }
-}
-
-/// Rows of a name and what there is to say.
-pub fn named<const N: usize>(rows: [(&str, String); N]) -> Vec<[String; 2]> {
-    rows.map(|(name, value)| [name.to_owned(), value]).into()
 }
 
 fn totals(m: &Moment, doubt: Option<String>) -> Vec<[String; 2]> {
@@ -240,10 +200,6 @@ pub fn slots(m: &Moment) -> String {
     )
 }
 
-fn head<const N: usize>(names: [&str; N]) -> [String; N] {
-    names.map(str::to_owned)
-}
-
 /// The classes that hold most, as they come, and the others.
 fn divided(all: &[Class], most: usize) -> (Vec<&Class>, Vec<&Class>) {
     let mut by_pages: Vec<_> = all.iter().enumerate().collect();
@@ -257,38 +213,27 @@ fn divided(all: &[Class], most: usize) -> (Vec<&Class>, Vec<&Class>) {
     (classes(shown), classes(others))
 }
 
-/// A line about the classes that have none.
-fn rest(others: &[&Class]) -> String {
+/// What is said of the classes that have no line.
+fn rest(others: &[&Class], terminal: Option<Terminal>) -> String {
     if others.is_empty() {
         return String::new();
     }
     let sum = |f: fn(&Class) -> u64| total(others.iter().map(|c| f(c)));
-    format!(
-        "  {} classes more: {} allocations, {} in pages, of which {} live; --all shows each\n",
+    let said = format!(
+        "{} classes more: {} allocations, {} in pages, of which {} live; --all shows each",
         others.len(),
         grouped(sum(|c| c.allocations)),
         bytes(sum(|c| c.page_bytes)),
         bytes(sum(|c| c.live_bytes))
-    )
+    );
+    let width = terminal.map_or(usize::MAX, |terminal| terminal.width);
+    let lines = clauses(&said, width.saturating_sub(2));
+    lines.iter().map(|line| format!("  {line}\n")).collect()
 }
 
-fn classes(all: &[&Class]) -> Vec<[String; 12]> {
-    let mut rows = vec![head([
-        "size",
-        "allocations",
-        "frees",
-        "by others",
-        "list hits",
-        "taken",
-        "carved",
-        "full/unfull",
-        "pages",
-        "live",
-        "unused",
-        "at peak",
-    ])];
-    rows.extend(all.iter().map(|c| {
-        [
+fn classes(all: &[&Class]) -> Table {
+    let row = |c: &&Class| {
+        vec![
             c.size.to_string(),
             grouped(c.allocations),
             grouped(c.frees),
@@ -302,30 +247,13 @@ fn classes(all: &[&Class]) -> Vec<[String; 12]> {
             percent(c.page_bytes.saturating_sub(c.live_bytes), c.page_bytes),
             bytes(c.peak_bytes),
         ]
-    }));
-    rows
+    };
+    Table::of(&CLASSES, all.iter().map(row))
 }
 
-fn heaps(all: &[Heap]) -> Vec<[String; 13]> {
-    let mut rows = vec![head([
-        "heap",
-        "now",
-        "listed",
-        "taken",
-        "carved",
-        "next page",
-        "unparked",
-        "cached",
-        "new pages",
-        "merges",
-        "received",
-        "sent",
-        "in batches/chains",
-    ])];
-    let mut busiest: Vec<_> = all.iter().collect();
-    busiest.sort_by_key(|h| std::cmp::Reverse(h.listed));
-    rows.extend(busiest.iter().take(MOST_HEAPS).map(|h| {
-        [
+fn heaps(all: &[Heap]) -> Table {
+    let row = |h: &Heap| {
+        vec![
             h.heap.to_string(),
             if h.running != 0 { "in use" } else { "idle" }.to_owned(),
             grouped(h.listed),
@@ -340,31 +268,20 @@ fn heaps(all: &[Heap]) -> Vec<[String; 13]> {
             grouped(h.blocks_sent),
             format!("{}/{}", grouped(h.batches_sent), grouped(h.chains_sent)),
         ]
-    }));
-    rows
+    };
+    let mut busiest: Vec<_> = all.iter().collect();
+    busiest.sort_by_key(|h| std::cmp::Reverse(h.listed));
+    Table::of(&HEAPS, busiest.into_iter().take(MOST_HEAPS).map(row))
 }
 
 /// The heaps that the program made, those with the most live bytes first, under a headline. Empty
 /// if it made none.
-pub fn program_heaps(all: &[ProgramHeap]) -> String {
+pub fn program_heaps(all: &[ProgramHeap], terminal: Option<Terminal>) -> String {
     if all.is_empty() {
         return String::new();
     }
-    let mut rows = vec![head([
-        "name",
-        "live",
-        "at peak",
-        "limit",
-        "refused",
-        "allocations",
-        "frees",
-        "memory",
-        "reserved",
-    ])];
-    let mut largest: Vec<_> = all.iter().collect();
-    largest.sort_by_key(|h| std::cmp::Reverse(h.live_bytes));
-    rows.extend(largest.iter().take(MOST_HEAPS).map(|h| {
-        [
+    let row = |h: &ProgramHeap| {
+        vec![
             h.shown_name(),
             bytes(h.live_bytes),
             bytes(h.peak_live_bytes),
@@ -375,10 +292,14 @@ pub fn program_heaps(all: &[ProgramHeap]) -> String {
             bytes(h.held_bytes),
             bytes(h.reserved_bytes),
         ]
-    }));
-    let mut sides = [Right; 9];
-    sides[0] = Left;
-    format!("\nheaps of the program\n\n{}", grid(&sides, &rows))
+    };
+    let mut largest: Vec<_> = all.iter().collect();
+    largest.sort_by_key(|h| std::cmp::Reverse(h.live_bytes));
+    let table = Table {
+        names: true,
+        ..Table::of(&PROGRAMS, largest.into_iter().take(MOST_HEAPS).map(row))
+    };
+    format!("\nheaps of the program\n\n{}", table.text(terminal))
 }
 
 /// The limit for people.
@@ -389,39 +310,29 @@ pub fn limit(heap: &ProgramHeap) -> String {
     }
 }
 
-fn syscalls(m: &Moment) -> Vec<[String; 5]> {
-    let mut rows = vec![head([
-        "call",
-        "calls",
-        "failed",
-        "time",
-        "of the processor time",
-    ])];
-    rows.extend(
-        m.syscalls
-            .iter()
-            .filter(|c| c.calls > 0)
-            .map(|c: &Syscall| {
-                let time = if c.nanos > 0 {
-                    duration(c.nanos)
-                } else {
-                    "-".into()
-                };
-                let share = if c.nanos > 0 {
-                    percent(c.nanos, m.cpu_nanos)
-                } else {
-                    "-".into()
-                };
-                [
-                    c.name.clone(),
-                    grouped(c.calls),
-                    grouped(c.failures),
-                    time,
-                    share,
-                ]
-            }),
-    );
-    rows
+fn syscalls(m: &Moment) -> Table {
+    let row = |c: &Syscall| {
+        let timed = |text: String| if c.nanos > 0 { text } else { "-".into() };
+        vec![
+            c.name.clone(),
+            grouped(c.calls),
+            grouped(c.failures),
+            timed(duration(c.nanos)),
+            timed(percent(c.nanos, m.cpu_nanos)),
+        ]
+    };
+    Table {
+        names: true,
+        ..Table::of(&CALLS, m.syscalls.iter().filter(|c| c.calls > 0).map(row))
+    }
+}
+
+fn sites(all: &[Site]) -> Table {
+    let row = |s: &Site| vec![s.address.clone(), grouped(s.frees)];
+    Table {
+        names: true,
+        ..Table::of(&SITES, all.iter().map(row))
+    }
 }
 
 #[cfg(test)]
@@ -456,7 +367,7 @@ mod tests {
             ..Moment::default()
         };
         let report = "not exact           the lists of 2 running threads are not known\n";
-        assert!(of(&moment, false).contains(report));
+        assert!(of(&moment, false, None).contains(report));
         let said = |whole| {
             let look = Reading {
                 moment: moment.clone(),
@@ -464,7 +375,7 @@ mod tests {
                 usage: Default::default(),
                 decisions: vec![],
             };
-            of_reading(&look, false)
+            of_reading(&look, false, None)
         };
         assert!(!said(true).contains("not exact"));
         let changed = "not exact           lists changed while they were followed\n";
@@ -491,12 +402,12 @@ mod tests {
                 .map_while(|l| l.split_whitespace().next()?.parse().ok());
             sizes.collect::<Vec<u64>>()
         };
-        let text = of(&moment, false);
+        let text = of(&moment, false, None);
         let most = [4, 5, 6, 7, 8, 9, 14, 15, 16, 17, 18, 19].map(|i| 16 * i);
         assert_eq!(rows(&text)[..12], most);
         let line = "\n  8 classes more: 80 allocations, 768.0 KiB in pages, of which 8.0 KiB live;";
         assert!(text.contains(line), "{text}");
-        let text = of(&moment, true);
+        let text = of(&moment, true, None);
         assert_eq!(rows(&text).len(), 20);
         assert!(!text.contains("classes more"));
     }

@@ -3,10 +3,13 @@
 use super::rates::{History, Rates};
 use super::tables::{self, Order};
 use crate::checked::total;
+use crate::columns::Table;
 use crate::lines::{length, wrap};
+use crate::rows::{self, named};
 use crate::stat::figures::Class;
-use crate::stat::table::{CHANGED, Left, Right, grid, live, named, percent, program_heaps, slots};
+use crate::stat::table::{CHANGED, live, percent, program_heaps, slots};
 use crate::summary::{bytes, grouped};
+use crate::terminal::Terminal;
 use crate::view::{Decision, Reading};
 
 /// Decisions that are shown.
@@ -23,29 +26,26 @@ fn rate(value: Option<f64>) -> String {
     }
 }
 
-/// The newest reading, as text. `now` is the time on the decisions' clock. On a terminal it has a
-/// width: a table of classes that is wider is shown as on the screen, with short counts and what
-/// fits of its columns, and longer lines are broken between words.
-pub fn text(history: &History, now: u32, width: Option<u16>) -> String {
+/// The newest reading, as text. `now` is the time on the decisions' clock. On a terminal, a table
+/// of classes that is wider is shown as on the screen, with short counts and what fits of its
+/// columns, and longer lines are broken.
+pub fn text(history: &History, now: u32, terminal: Option<Terminal>) -> String {
     let Some(reading) = history.reading() else {
         return String::new();
     };
     let rates = history.rates.as_ref();
     let mut text = format!("{}\n\n", title(reading, rates));
-    text += &grid(&[Left, Right, Right], &activity(reading, rates));
+    text += &activity(reading, rates).text(terminal);
     text.push('\n');
-    text += &grid(&[Left, Left], &memory(reading));
+    text += &rows::text(&memory(reading), terminal);
     text.push('\n');
-    let whole = grid(&[Right; 9], &classes(reading, rates));
-    text += &match width.map(usize::from) {
-        Some(width) if whole.lines().any(|line| length(line) > width) => {
-            let table = tables::classes(reading, Order::Size, rates);
-            let lines = table.lines(width.saturating_sub(INDENT));
-            lines.iter().map(|line| format!("  {line}\n")).collect()
-        }
-        _ => whole,
+    let whole = classes(reading, rates).text(None);
+    let fits = |width: usize| whole.lines().all(|line| length(line) <= width);
+    text += &match terminal.is_none_or(|terminal| fits(terminal.width)) {
+        true => whole,
+        false => tables::classes(reading, Order::Size, rates).text(terminal),
     };
-    text += &program_heaps(&reading.moment.program_heaps);
+    text += &program_heaps(&reading.moment.program_heaps, terminal);
     if !reading.decisions.is_empty() {
         text += "\n  decisions\n";
         let last = reading.decisions.len().saturating_sub(DECISIONS);
@@ -53,9 +53,9 @@ pub fn text(history: &History, now: u32, width: Option<u16>) -> String {
             text += &format!("  {}\n", line(decision, now));
         }
     }
-    match width {
+    match terminal {
         None => text,
-        Some(width) => broken(&text, width.into()),
+        Some(terminal) => broken(&text, terminal.width),
     }
 }
 
@@ -129,18 +129,22 @@ pub fn totals(reading: &Reading, rates: Option<&Rates>) -> [(&'static str, Total
 }
 
 /// Rows of a name, a total and what it is per second.
-fn activity(reading: &Reading, rates: Option<&Rates>) -> Vec<[String; 3]> {
+fn activity(reading: &Reading, rates: Option<&Rates>) -> Table {
     let row = |(name, total): (&str, Total)| {
         let (all, per_second) = match total {
             Total::Count(n, per_second) => (grouped(n), rate(per_second)),
             Total::Bytes(n, per_second) => (bytes(n), per_second.map_or("-".into(), bytes)),
             Total::Part(all, now) => (all, now),
         };
-        [name.to_owned(), all, per_second]
+        vec![name.to_owned(), all, per_second]
     };
-    let head = ["", "in all", "a second"].map(str::to_owned);
-    let rows = totals(reading, rates).into_iter().map(row);
-    std::iter::once(head).chain(rows).collect()
+    Table {
+        names: true,
+        ..Table::of(
+            &tables::ACTIVITY,
+            totals(reading, rates).into_iter().map(row),
+        )
+    }
 }
 
 fn memory(reading: &Reading) -> Vec<[String; 2]> {
@@ -195,36 +199,20 @@ fn memory(reading: &Reading) -> Vec<[String; 2]> {
     ])
 }
 
-/// Heads of the table of classes.
-const CLASS_HEADS: [&str; 9] = [
-    "size",
-    "live",
-    "pages",
-    "unused",
-    "allocations",
-    "a second",
-    "frees",
-    "by others",
-    "list hits",
-];
-
-/// One row of it.
-fn class(c: &Class, rates: Option<&Rates>) -> [String; 9] {
-    [
-        c.size.to_string(),
-        bytes(c.live_bytes),
-        c.pages.to_string(),
-        percent(c.page_bytes.saturating_sub(c.live_bytes), c.page_bytes),
-        grouped(c.allocations),
-        rate(rates.map(|r| r.classes.get(&c.size).copied().unwrap_or(0.0))),
-        grouped(c.frees),
-        percent(c.remote_frees, c.frees),
-        percent(c.list_hits, c.allocations),
-    ]
-}
-
-fn classes(reading: &Reading, rates: Option<&Rates>) -> Vec<[String; 9]> {
-    let head = [CLASS_HEADS.map(str::to_owned)];
-    let rows = reading.moment.classes.iter().map(|c| class(c, rates));
-    head.into_iter().chain(rows).collect()
+/// The table of classes, with all digits of the counts.
+fn classes(reading: &Reading, rates: Option<&Rates>) -> Table {
+    let row = |c: &Class| {
+        vec![
+            c.size.to_string(),
+            bytes(c.live_bytes),
+            c.pages.to_string(),
+            percent(c.page_bytes.saturating_sub(c.live_bytes), c.page_bytes),
+            grouped(c.allocations),
+            rate(rates.map(|r| r.classes.get(&c.size).copied().unwrap_or(0.0))),
+            grouped(c.frees),
+            percent(c.remote_frees, c.frees),
+            percent(c.list_hits, c.allocations),
+        ]
+    };
+    Table::of(&tables::CLASSES, reading.moment.classes.iter().map(row))
 }

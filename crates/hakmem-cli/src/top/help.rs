@@ -1,7 +1,7 @@
 //! What `?` opens: the keys, and what each figure and column means.
 
-use super::columns::Column;
 use super::tables::{CALLS, CLASSES, HEAPS, PROGRAMS};
+use crate::columns::Column;
 use crate::lines::wrap;
 
 /// Of the names at the left, where lines are wide enough for two columns.

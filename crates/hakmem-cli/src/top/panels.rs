@@ -2,21 +2,16 @@
 //! the most important figures.
 
 use super::batch::{self, Total};
-use super::columns::{Column, Table, column, first_that_fits, flow};
 use super::rates::History;
 use super::short::{bytes, count, rate, time};
+use super::tables::ACTIVITY;
+use crate::columns::{Table, first_that_fits, flow};
 use crate::view::Reading;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style, Stylize};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Paragraph, Sparkline};
-
-const ACTIVITY: [Column; 3] = [
-    column("", "", 0),
-    column("in all", "all", 1),
-    column("a second", "per s", 2),
-];
 
 /// Points for so many columns, the newest at the right end of what there is.
 fn last(points: &[u64], width: u16) -> &[u64] {

@@ -2,10 +2,10 @@
 //! What does not fit is left out as a whole, so that no number is cut.
 
 use super::batch;
-use super::columns::first_that_fits;
 use super::rates::{History, Rates};
 use super::tables::{self, Order};
 use super::{help, panels};
+use crate::columns::first_that_fits;
 use crate::lines::{length, wrap};
 use crate::view::Reading;
 use ratatui::Frame;

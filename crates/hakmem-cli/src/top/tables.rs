@@ -1,8 +1,8 @@
 //! The tables of the terminal, as rows of cells.
 
-use super::columns::{self, Column, Table};
 use super::rates::Rates;
 use super::short::{bytes, count, rate};
+use crate::columns::{self, Column, Table};
 use crate::stat::figures::{Class, Heap, ProgramHeap, Syscall};
 use crate::stat::table::percent;
 use crate::summary::duration;
@@ -51,6 +51,12 @@ const fn column(head: &'static str, short: &'static str, rank: u8, means: &'stat
         ..columns::column(head, short, rank)
     }
 }
+
+pub const ACTIVITY: [Column; 3] = [
+    columns::column("", "", 0),
+    columns::column("in all", "all", 1),
+    columns::column("a second", "per s", 2),
+];
 
 pub const CLASSES: [Column; 9] = [
     column("size", "size", 0, "bytes of a block of the class"),

@@ -1,12 +1,17 @@
 //! A table in a width: heads are shortened first, then columns left out, the least important ones
 //! before others. A cell is shown as a whole or not at all.
 
-use crate::lines::length;
+use crate::lines::{clauses, cut, length};
+use crate::terminal::Terminal;
 
 /// Between two columns.
 const GAP: usize = 2;
 /// More than that between two columns, at most.
 const SPREAD: usize = 5;
+/// Blanks before each line of a text.
+const INDENT: usize = 2;
+/// A name that is cut has at least so many characters.
+const NAME: usize = 16;
 
 /// A column, with what it means.
 pub struct Column {
@@ -86,7 +91,10 @@ impl Table {
 
     /// The heads and the rows, as lines of at most `width` characters.
     pub fn lines(&self, width: usize) -> Vec<String> {
-        let shown = self.shown(width);
+        self.lines_of(&self.shown(width))
+    }
+
+    fn lines_of(&self, shown: &Shown) -> Vec<String> {
         let line = |cells: &dyn Fn(usize) -> String| {
             let mut line = String::new();
             for (n, &(i, width)) in shown.columns.iter().enumerate() {
@@ -103,6 +111,33 @@ impl Table {
         let head = line(&|i| self.head(i, shown.short).to_owned());
         let rows = self.rows.iter().map(|row| line(&|i| row[i].clone()));
         std::iter::once(head).chain(rows).collect()
+    }
+
+    /// The heads and the rows. A terminal gets the columns that fit, and a line that says how many
+    /// do not. Names are cut there if a column would be left out.
+    pub fn text(mut self, terminal: Option<Terminal>) -> String {
+        let width = terminal.map_or(usize::MAX, |terminal| terminal.width);
+        let room = width.saturating_sub(INDENT);
+        let mut shown = self.shown(room);
+        if self.names && shown.columns.len() < self.columns.len() {
+            for row in &mut self.rows {
+                row[0] = cut(&row[0], NAME.max(room / 4).min(room));
+            }
+            shown = self.shown(room);
+        }
+        shown.gap = GAP;
+        let mut lines = self.lines_of(&shown);
+        if let (Some(terminal), more @ 1..) = (terminal, self.columns.len() - shown.columns.len()) {
+            let without = terminal.without;
+            let (more, them) = match more {
+                1 => ("1 column".into(), "it"),
+                _ => (format!("{more} columns"), "them"),
+            };
+            let said = format!("{more} more: a wider terminal or {without} shows {them}");
+            lines.extend(clauses(&said, room));
+        }
+        let lines = lines.iter().map(|line| format!("{:INDENT$}{line}", ""));
+        lines.map(|line| format!("{}\n", line.trim_end())).collect()
     }
 }
 
@@ -158,6 +193,42 @@ mod tests {
         assert_eq!(table.lines(20)[1], "3072       1.2 MiB");
         assert_eq!(table.lines(12)[1], "3072");
         assert_eq!(table.lines(3), ["", ""]);
+    }
+
+    fn said(width: usize, name: &str) -> String {
+        let row = [name, "15.8k", "1.2 MiB"].map(str::to_owned).to_vec();
+        let table = Table {
+            columns: &COLUMNS,
+            rows: vec![row],
+            names: true,
+        };
+        let without = "| cat";
+        table.text((width > 0).then_some(Terminal { width, without }))
+    }
+
+    #[test]
+    fn a_terminal_gets_what_fits_and_is_told_of_the_rest() {
+        let whole = "  size  allocations     live\n  3072        15.8k  1.2 MiB\n";
+        assert_eq!(said(0, "3072"), whole);
+        assert_eq!(said(28, "3072"), whole);
+        assert_eq!(said(200, "3072"), whole);
+        let short = "  size  allocs     live\n  3072   15.8k  1.2 MiB\n";
+        assert_eq!(said(27, "3072"), short);
+        let one = "  size     live\n  3072  1.2 MiB\n  1 column more: a\n  wider terminal or |\n";
+        let text = said(22, "3072");
+        assert_eq!(text, format!("{one}  cat shows it\n"));
+        let text = said(10, "3072");
+        assert!(text.contains("\n  2\n  columns\n  more: a\n"), "{text}");
+        assert!(text.lines().all(|line| length(line) <= 10), "{text}");
+    }
+
+    #[test]
+    fn names_are_cut_on_a_terminal_alone() {
+        let long = "a name of thirty-six characters, yes";
+        assert!(said(0, long).contains(long));
+        let text = said(40, long);
+        let row = "  a name of thirt…        15.8k  1.2 MiB\n";
+        assert!(text.ends_with(row), "{text}");
     }
 
     #[test]
