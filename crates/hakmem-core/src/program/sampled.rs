@@ -214,7 +214,7 @@ mod tests {
             });
             assert_eq!((counts(), heap.figures.live.get()), (before, 0));
             free(take(heap));
-            assert_eq!(counts(), (before.0 + 1, before.1 + 1, before.2));
+            assert_eq!(counts(), (before.0 + 1, before.1 + 5, before.2), "they waited");
         });
     }
 
