@@ -295,7 +295,8 @@ fn what_may_not_be_profiled_is_said() {
 #[test]
 fn a_process_that_allocates_nothing_has_no_table() {
     let folder = tempfile::tempdir().unwrap();
-    let program = Program::preloaded();
+    let mut program = Program::preloaded();
+    program.keep(); // It has what it needs to read a line, and waits for the next.
     let profiling = Profiling::start(&program, &folder.path().join("out"));
     let said = profiling.end(Some(libc::SIGINT));
     let line = "  It allocated nothing in this time, or too little for a sample.\n";
