@@ -63,6 +63,7 @@ pub(crate) use marked::{Freed, freed, is_sample, plain, resize, sample_large};
 pub(crate) use pages::{returned, sample_small};
 pub(crate) use sampler::{Sampler, WRAP};
 pub(crate) use table::{LOCK, before_fork, give_up, release_after_fork};
+#[cfg(feature = "reports")]
 pub(crate) use text::dump_at_end;
 pub use text::{dump, dump_at_once};
 

@@ -16,7 +16,9 @@
 //! of samples that each one stands for at the header's interval, and rounded. The line before them,
 //! a comment for pprof, has their interval and their counts as they are.
 
-use super::table::{Books, Bucket, with_books, with_books_at_once, with_books_within};
+#[cfg(feature = "reports")]
+use super::table::with_books_within;
+use super::table::{Books, Bucket, with_books, with_books_at_once};
 use super::{Busy, Event, estimate, interval, is_on};
 use crate::os;
 use core::fmt::{self, Write};
@@ -116,6 +118,7 @@ pub fn dump<R>(event: Event, to: impl FnOnce(&[u8]) -> R) -> Option<R> {
 ///
 /// # Errors
 /// [`Busy`]: the fork takes longer, or this is a signal handler that interrupted the profile.
+#[cfg(feature = "reports")]
 pub(crate) fn dump_at_end<R>(to: impl FnOnce(&[u8]) -> R) -> Result<Option<R>, Busy> {
     if interval() == 0 {
         return Ok(None);
