@@ -93,7 +93,7 @@ static FORKS: AtomicU32 = AtomicU32::new(0);
 /// The token of the thread that holds the lock for its fork.
 static FORKER: AtomicU32 = AtomicU32::new(0);
 /// A thread has waited for a fork in vain. Then no further one waits for it.
-static IS_LONG: AtomicBool = AtomicBool::new(false);
+pub(super) static IS_LONG: AtomicBool = AtomicBool::new(false);
 
 /// Waits for the lock. None: a thread that forks has it, and may wait for a lock of libc's that the
 /// calling thread holds. The calling thread then goes on as in rule 2 of `profile`.
