@@ -4,6 +4,7 @@
 //! nothing to map. So these functions first give back what is reserved and unused. In every other
 //! respect they behave as the C library's.
 
+use crate::errno;
 use core::ffi::c_int;
 use core::ptr::null_mut;
 use hakmem_core::c;
@@ -38,17 +39,17 @@ limits!(setrlimit64, prlimit64);
 /// `prlimit`, with room made for the new limit first.
 ///
 /// # Safety
-/// `new` is NULL or points to a readable `rlimit`. `old` is NULL or points to a writable one.
-/// Neither needs to be aligned.
+/// `old` is NULL or points to a writable `rlimit`, which need not be aligned. If no limit is
+/// readable at `new`, the call fails with EFAULT; in a process with a filter it may fault.
 unsafe fn set(pid: pid_t, resource: c_int, new: *const rlimit, old: *mut rlimit) -> c_int {
-    // SAFETY: by this function's contract the kernel may read `new` and write `old`. The kernel
-    // checks all other arguments. `syscall` sets errno.
+    // SAFETY: by this function's contract the kernel may write `old`. It checks all other
+    // arguments, and whether `new` is readable. `syscall` sets errno.
     let call = || unsafe { libc::syscall(libc::SYS_prlimit64, pid, resource, new, old) as c_int };
     // SAFETY: getpid has no preconditions.
     let own = || pid == 0 || pid == unsafe { libc::getpid() };
-    if resource == RLIMIT_AS as c_int && !new.is_null() && own() {
-        // SAFETY: `new` is not NULL, so the caller says that it is readable. The read needs no
-        // alignment.
+    if resource == RLIMIT_AS as c_int && is_readable(new) && own() {
+        // SAFETY: the kernel has just read the limit there, or the caller says that it is readable.
+        // The read needs no alignment.
         let wanted = unsafe { new.read_unaligned() };
         let limit = usize::try_from(wanted.rlim_cur).unwrap_or(usize::MAX);
         // A child of vfork has its parent's memory, and a limit of its own.
@@ -68,6 +69,20 @@ unsafe fn set(pid: pid_t, resource: c_int, new: *const rlimit, old: *mut rlimit)
         }
     }
     call()
+}
+
+/// True if a limit can be read at this address: the kernel reads it before it finds that there is
+/// no process -1. Leaves errno alone. A filter may not allow that call: then the caller is
+/// believed.
+fn is_readable(limit: *const rlimit) -> bool {
+    let none: *mut rlimit = null_mut();
+    let ask = || {
+        // SAFETY: the kernel reads a limit at any address, or refuses. There is no such process, so
+        // nothing changes.
+        unsafe { libc::syscall(libc::SYS_prlimit64, -1, RLIMIT_AS, limit, none) };
+        errno::Reason::last().0 != libc::EFAULT
+    };
+    !limit.is_null() && (c::is_filtered() || errno::preserved(ask))
 }
 
 /// Raises the hard limit to the wanted one, if that is above the present one: only a privileged

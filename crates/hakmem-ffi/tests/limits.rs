@@ -89,6 +89,11 @@ fn limits_that_are_not_the_programs() {
 }
 
 #[test]
+fn limits_at_wrong_places() {
+    passes("limits_at_wrong_places");
+}
+
+#[test]
 fn address_space_lowered_beside_threads() {
     passes("lowered_beside_threads");
 }

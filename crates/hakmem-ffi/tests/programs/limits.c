@@ -276,6 +276,29 @@ static void limits_that_are_not_ours(void) {
     drop_all_but(0);
 }
 
+/* A wrong pointer is an error of the call, not a fault. */
+static void limits_at_wrong_places(void) {
+    churn(300);
+    const struct rlimit *wrong = (const struct rlimit *)8;
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    char *edge = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(edge != MAP_FAILED && munmap(edge + page, page) == 0);
+    const struct rlimit *half = (const struct rlimit *)(edge + page - 8);
+    errno = 0;
+    CHECK(setrlimit(RLIMIT_AS, wrong) == -1 && errno == EFAULT);
+    errno = 0;
+    CHECK(setrlimit(RLIMIT_AS, half) == -1 && errno == EFAULT);
+    errno = 0;
+    CHECK(prlimit(0, RLIMIT_AS, wrong, NULL) == -1 && errno == EFAULT);
+    errno = 0;
+    CHECK(prlimit(getpid(), RLIMIT_AS, half, NULL) == -1 && errno == EFAULT);
+    errno = 7;
+    limit_address_space(600 * MIB);
+    CHECK(errno == 7);
+    churn(300);
+    drop_all_but(0);
+}
+
 /* What lies in the part of the address space that was given back is not ours any more. */
 static void others_map_what_was_given_back(void) {
     char *block = malloc(100);
@@ -522,6 +545,7 @@ int main(int argc, char **argv) {
         {"lowered", lowered},
         {"lowered_step_by_step", lowered_step_by_step},
         {"limits_that_are_not_ours", limits_that_are_not_ours},
+        {"limits_at_wrong_places", limits_at_wrong_places},
         {"lowered_beside_threads", lowered_beside_threads},
         {"others_map_what_was_given_back", others_map_what_was_given_back},
         {"foreign_maps", foreign_maps},
