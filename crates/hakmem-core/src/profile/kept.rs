@@ -22,8 +22,8 @@ use super::live::{Live, Zero};
 use super::probe;
 use super::sampler::Sampler;
 use super::table::{Books, with_books, with_books_at_once};
-use crate::base::sync::Ordering::Relaxed;
-use crate::base::sync::plain::{AtomicBool, AtomicU64};
+use crate::base::sync::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use crate::proto::later;
 
 /// What a heap keeps of a sample. Its bucket never goes.
 #[derive(Debug, Clone, Copy)]
@@ -113,21 +113,15 @@ fn end(mut samples: Samples) {
     samples.clear();
 }
 
-/// Frees that wait: the number of a bucket plus 1, above the number of its frees. Relaxed: each
-/// place is by itself.
+/// Frees that wait, by bucket.
 static WAITING: [AtomicU64; 64] = [const { AtomicU64::new(0) }; 64];
 /// True if some may wait.
 static ANY_WAIT: AtomicBool = AtomicBool::new(false);
-const COUNT_BITS: u32 = 32;
 
 /// Has `frees` of samples of a bucket wait, if there is room.
 #[cold]
-fn wait(bucket: usize, frees: u64) {
-    let name = (bucket as u64 + 1) << COUNT_BITS;
-    let fits = |place: u64| place == 0 || place >> COUNT_BITS == name >> COUNT_BITS;
-    let more = |place: u64| fits(place).then_some((place | name) + frees);
-    let _ = WAITING.iter().find(|place| place.fetch_update(Relaxed, Relaxed, more).is_ok());
-    ANY_WAIT.store(true, Relaxed);
+fn wait(bucket: usize, frees: u32) {
+    _ = later::put(&WAITING, &ANY_WAIT, bucket as u32, frees);
 }
 
 /// Counts the frees that wait, if the books are free. The caller holds no lock.
@@ -141,13 +135,10 @@ pub(super) fn count_waiting() {
 #[cold]
 #[inline(never)]
 fn count_them() {
-    ANY_WAIT.store(false, Relaxed);
-    for place in &WAITING {
-        let waiting = place.swap(0, Relaxed);
-        let Some(bucket) = (waiting >> COUNT_BITS).checked_sub(1) else { continue };
-        let (bucket, frees) = (bucket as usize, waiting & ((1 << COUNT_BITS) - 1));
-        if !matches!(with_books_at_once(|books| books.count_frees(bucket, frees)), Ok(Some(()))) {
-            wait(bucket, frees);
+    later::take(&WAITING, &ANY_WAIT, |bucket, frees| {
+        let count = |books: &mut Books| books.count_frees(bucket as usize, u64::from(frees));
+        if !matches!(with_books_at_once(count), Ok(Some(()))) {
+            wait(bucket as usize, frees);
         }
-    }
+    });
 }

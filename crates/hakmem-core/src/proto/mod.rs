@@ -14,6 +14,7 @@ pub mod hints;
 pub mod id_stack;
 pub mod inbox;
 pub mod journal;
+pub mod later;
 pub mod lock;
 pub mod owner;
 pub mod page_list;

@@ -34,6 +34,7 @@ mod hints;
 mod id_stack;
 mod inbox;
 mod journal;
+mod later;
 mod lock;
 #[path = "../mistakes/mod.rs"]
 mod mistakes;

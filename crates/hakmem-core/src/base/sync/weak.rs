@@ -1,7 +1,7 @@
 //! loom's atomics. Their constructors are not `const`.
 
 pub(crate) use loom::sync::atomic::{
-    AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
+    AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
 };
 /// Atomics that shuttle leaves out of its schedule. loom has models of these words.
 pub(crate) mod plain {
