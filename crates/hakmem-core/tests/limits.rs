@@ -182,7 +182,8 @@ extern "C" fn refuse(_: usize) -> bool {
 
 fn who_is_asked_makes_room() {
     set("HARD_LIMIT_MIB", "64");
-    set_limit_callback(Some(free_the_spare));
+    // SAFETY: here and below: the spare is behind a lock, and counters are atomic.
+    unsafe { set_limit_callback(Some(free_the_spare)) };
     for size in [1000, 50_000, 40 * MIB] {
         ASKED.store(0, Relaxed);
         let spare = fill(size, 40 * MIB);
@@ -198,7 +199,8 @@ fn who_is_asked_makes_room() {
     }
     // Of small blocks as well; and one that frees nothing is asked once for each request.
     ASKED.store(0, Relaxed);
-    set_limit_callback(Some(refuse));
+    // SAFETY: as above.
+    unsafe { set_limit_callback(Some(refuse)) };
     let blocks = fill(1000, 1 << 30);
     assert_eq!(ASKED.load(Relaxed), 1);
     assert!(take(1000).is_none());
@@ -211,7 +213,8 @@ fn who_is_asked_makes_room() {
             .is_err()
     );
     assert_eq!(ASKED.load(Relaxed), 2);
-    set_limit_callback(None);
+    // SAFETY: there is no function.
+    unsafe { set_limit_callback(None) };
     assert!(take(1000).is_none());
     assert_eq!(ASKED.load(Relaxed), 2);
     blocks.into_iter().for_each(free);

@@ -57,6 +57,24 @@ fn work() {
     assert!(vec![0u8; 5 << 20].iter().all(|&byte| byte == 0));
 }
 
+/// The unwinder takes the block of a panic as aligned to 16, also where Rust asks for 8.
+fn panics_are_caught() {
+    if cfg!(panic = "abort") {
+        return;
+    }
+    let hook = std::panic::take_hook();
+    std::panic::set_hook(Box::new(|_| ()));
+    // Blocks of the same size stay, so that each panic has another one.
+    let mut others = Vec::new();
+    for i in 0..20 {
+        others.push(Box::new([i; 7]));
+        let caught = std::panic::catch_unwind(|| std::panic::panic_any(i)).unwrap_err();
+        assert_eq!(caught.downcast_ref(), Some(&i));
+    }
+    std::panic::set_hook(hook);
+    assert!((0u64..).zip(&others).all(|(i, block)| **block == [i; 7]));
+}
+
 fn options_are_read_and_set() {
     let now = |name| options::get(name).unwrap().to_string();
     assert_eq!(now("DECAY_MS"), "1000");
@@ -111,8 +129,11 @@ fn figures_count_where_hakmem_serves() {
     extern "C" fn give_up(_: usize) -> bool {
         false
     }
-    hakmem::set_limit_callback(Some(give_up as hakmem::LimitCallback));
-    hakmem::set_limit_callback(None);
+    // SAFETY: the function touches nothing.
+    unsafe {
+        hakmem::set_limit_callback(Some(give_up as hakmem::LimitCallback));
+        hakmem::set_limit_callback(None);
+    }
 }
 
 fn profiles_and_reports_are_made() {
@@ -126,7 +147,8 @@ fn profiles_and_reports_are_made() {
         profile::dump_at_once(Event::Signal, |_| ())?;
         Ok(())
     }
-    profile::dump_soon(write);
+    // SAFETY: the function touches nothing of the program.
+    unsafe { profile::dump_soon(write) };
     assert_eq!(
         profile::dump(Event::Call, |text| text.len()).is_some(),
         active
@@ -192,6 +214,7 @@ fn main() {
             .into_iter()
             .for_each(|thread| thread.join().unwrap());
     }
+    panics_are_caught();
     options_are_read_and_set();
     figures_count_where_hakmem_serves();
     profiles_and_reports_are_made();

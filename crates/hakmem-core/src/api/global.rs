@@ -2,7 +2,9 @@
 //!
 //! Rust passes size and alignment with every call, and this front end uses both:
 //! - A constant layout gets its class at compile time.
-//! - Blocks of 8, 24, 40 and 56 bytes serve alignments up to 8.
+//! - Blocks of 8, 24, 40 and 56 bytes serve alignments up to 8. On musl no request of 56 bytes gets
+//!   one: it may be a panic's exception, which LLVM's unwinder takes as aligned to 16, while Rust
+//!   before <https://github.com/rust-lang/rust/pull/161368> asks for 8.
 //! - Deallocation of a size with a class skips the checks for foreign and large pointers.
 
 use crate::api::front::{self, Clear};
@@ -63,7 +65,8 @@ fn class_of(layout: Layout) -> Option<usize> {
     if layout.size() > MEDIUM_MAX || layout.align() > 16 {
         return None;
     }
-    Some(if layout.align() <= 8 {
+    let is_exception = cfg!(target_env = "musl") && layout.size() == 56;
+    Some(if layout.align() <= 8 && !is_exception {
         size_class::of8(layout.size())
     } else {
         size_class::of16(layout.size())

@@ -16,6 +16,11 @@ use crate::{purge, thread};
 /// hakmem does not call it for a request that no machine could meet, from a signal handler that
 /// interrupted the allocator, and for a destructor of a thread that ends. O(1).
 ///
+/// # Safety
+/// hakmem calls the function in the middle of any allocation. The value that allocates may be half
+/// changed: a `Vec` that grows, say. So the function must use nothing that may allocate at that
+/// moment, on this thread or another, unless a lock says that nobody changes it.
+///
 /// ```
 /// use hakmem_core::{Hakmem, options};
 /// use std::alloc::{Layout, alloc, dealloc};
@@ -32,7 +37,8 @@ use crate::{purge, thread};
 ///
 /// # fn main() -> Result<(), options::Error> {
 /// options::set("HARD_LIMIT_MIB", "64")?;
-/// hakmem_core::set_limit_callback(Some(drop_cache));
+/// // SAFETY: the cache is behind a lock, which no thread holds while it allocates.
+/// unsafe { hakmem_core::set_limit_callback(Some(drop_cache)) };
 /// *CACHE.lock().unwrap() = vec![1; 40 << 20];
 /// let layout = Layout::from_size_align(40 << 20, 8).unwrap();
 /// // SAFETY: the layout is not empty, and the block is freed once.
@@ -46,7 +52,7 @@ use crate::{purge, thread};
 /// }
 /// # Ok(()) }
 /// ```
-pub fn set_limit_callback(callback: Option<LimitCallback>) {
+pub unsafe fn set_limit_callback(callback: Option<LimitCallback>) {
     front::set_callback(callback);
 }
 

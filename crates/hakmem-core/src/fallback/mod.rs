@@ -52,4 +52,7 @@ pub fn purge_all() -> usize {
 }
 
 /// Keeps no callback here: there is no limit.
-pub fn set_limit_callback(_: Option<crate::LimitCallback>) {}
+///
+/// # Safety
+/// None is needed here. Where hakmem serves, it calls the function in the middle of allocations.
+pub unsafe fn set_limit_callback(_: Option<crate::LimitCallback>) {}

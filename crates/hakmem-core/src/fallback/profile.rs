@@ -35,6 +35,9 @@ pub fn dump_at_once<R>(_: Event, _: impl FnOnce(&[u8]) -> R) -> Result<Option<R>
 }
 
 /// Calls `write`, which finds no profile.
-pub fn dump_soon(write: fn() -> Result<(), Busy>) {
+///
+/// # Safety
+/// None is needed here. Where hakmem serves, it may call `write` later.
+pub unsafe fn dump_soon(write: fn() -> Result<(), Busy>) {
     let _ = write();
 }

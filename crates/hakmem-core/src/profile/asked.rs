@@ -25,6 +25,11 @@ static ASKED: AtomicPtr<()> = AtomicPtr::new(null_mut());
 /// if a thread is just changing the profile, after the next sample is taken or freed. For signal
 /// handlers: it waits for nobody. Of several requests that wait, one is fulfilled.
 ///
+/// # Safety
+/// hakmem may call `write` later, in the middle of any allocation or free, on any thread. So it
+/// must not unwind, and must use nothing that may be half changed at that moment: a container that
+/// allocates, say.
+///
 /// ```
 /// # extern crate hakmem_core as hakmem;
 /// use hakmem::profile::{self, Busy, Event};
@@ -38,10 +43,11 @@ static ASKED: AtomicPtr<()> = AtomicPtr::new(null_mut());
 /// }
 ///
 /// profile::start(profile::DEFAULT_INTERVAL);
-/// profile::dump_soon(write); // In a signal handler.
+/// // In a signal handler. SAFETY: `write` does nothing but store a number.
+/// unsafe { profile::dump_soon(write) };
 /// assert!(BYTES.load(Ordering::Relaxed) > 0);
 /// ```
-pub fn dump_soon(write: Write) {
+pub unsafe fn dump_soon(write: Write) {
     ASKED.store(write as *mut (), Release);
     fulfil();
 }
@@ -115,7 +121,8 @@ mod tests {
             let sample = sample();
             // SAFETY: the block is live, and freed once.
             table::with_books(|_| unsafe { crate::api::c::free(sample) });
-            table::with_books(|_| dump_soon(write));
+            // SAFETY: `write` counts, and does nothing else.
+            table::with_books(|_| unsafe { dump_soon(write) });
             let mask = os::block_signals();
             assert!(os::spawn_bare(work, &ALIVE) != 0);
             os::restore_signals(mask);
@@ -143,6 +150,8 @@ mod tests {
             Ok(())
         }
         in_child(|| {
+            // SAFETY: `write` counts, and does nothing else.
+            let dump_soon = |write| unsafe { dump_soon(write) };
             dump_soon(write);
             assert_eq!(WRITTEN.load(Relaxed), 1);
             table::with_books(|_| {

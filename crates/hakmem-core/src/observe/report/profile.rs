@@ -91,7 +91,8 @@ pub fn drop_files() {
 /// it.
 extern "C" fn on_signal(_: c_int, _: *mut siginfo_t, context: *mut ucontext_t) {
     errno::preserved(|| {
-        on_own_stack(|| profile::dump_soon(write_at_once));
+        // SAFETY: `write_at_once` uses the report's own file and memory alone, and does not unwind.
+        on_own_stack(|| unsafe { profile::dump_soon(write_at_once) });
         // SAFETY: the system gave this handler `context`, which is valid until the handler returns.
         unsafe { out::leave_blocked(context) };
     });
