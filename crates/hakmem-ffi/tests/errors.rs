@@ -5,9 +5,10 @@ use crate::common;
 use common::{Language, Link, compile, finish, library};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::{Mutex, OnceLock};
-use std::thread;
+use std::{fs, thread};
+use tempfile::TempDir;
 
 /// Bytes of a block of one slot's page, of another, and of one with slots of its own.
 const SIZES: [&str; 3] = ["40", "3000", "200000"];
@@ -323,6 +324,35 @@ fn a_report_names_the_page_the_thread_and_the_stack() {
             large[1].contains(" lies in the large block of 262144 bytes at 0x"),
             "{large:#?}"
         );
+    }
+}
+
+/// Several processes may append to one file.
+#[test]
+fn a_report_names_the_process_and_its_program() {
+    let directory = TempDir::new().expect("a directory");
+    let file = directory.path().join("errors");
+    for library in [library().shared.clone(), hardened()] {
+        let ran = ["twice", "inside_8"].map(|error| {
+            let child = Command::new(program())
+                .args([error, "40", "1"])
+                .env("LD_PRELOAD", &library)
+                .env("HAKMEM_ERRORS", &file)
+                .env("HAKMEM_GUARD_SAMPLE", "0")
+                .stderr(Stdio::null())
+                .spawn()
+                .expect("the program runs");
+            let number = child.id();
+            child.wait_with_output().expect("it ends");
+            number
+        });
+        let text = fs::read_to_string(&file).expect("the reports");
+        fs::remove_file(&file).expect("the file was there");
+        let program = program().file_name().expect("a name").to_string_lossy();
+        for number in ran {
+            let line = format!("hakmem: thread {number} of process {number} ({program}):\n");
+            assert_eq!(text.matches(&line).count(), 1, "{line}{text}");
+        }
     }
 }
 

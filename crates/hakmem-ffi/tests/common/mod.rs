@@ -159,7 +159,9 @@ pub fn preload(command: &mut Command) -> Reports {
 fn is_one_report(lines: &[&str]) -> bool {
     lines.iter().skip(1).all(|line| {
         let line = line.trim_start_matches("hakmem: ");
-        line.starts_with("0x") || line.starts_with("thread ") || line.starts_with("    ")
+        ["0x", "thread ", "process ", "    "]
+            .iter()
+            .any(|start| line.starts_with(start))
     })
 }
 
