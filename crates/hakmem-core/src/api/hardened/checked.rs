@@ -4,8 +4,9 @@
 //! Rules
 //! 1. The pointer may be wrong. So each word is checked before it is used (`hardened` rule 1).
 //! 2. `checked` reports a block that does not pass, and the caller leaves it alone (`hardened` rule
-//!    2).
+//!    2). An overflow is reported once (`told`).
 
+use super::told;
 use crate::api::front;
 use crate::backend::check::{self, wrong};
 use crate::backend::page::{Kind, Meta};
@@ -69,12 +70,14 @@ pub unsafe fn checked(
         let before = p.wrapping_sub(room);
         // SAFETY: a block of the page starts there, and its last word is readable.
         if unsafe { tag::read(before, room) } == Tag::Broken {
-            wrong(
-                p,
-                format_args!(
-                    "write in front of {p:p}, a block of {size} bytes, or beyond {before:p}"
-                ),
-            );
+            if told::is_first(before) {
+                wrong(
+                    p,
+                    format_args!(
+                        "write in front of {p:p}, a block of {size} bytes, or beyond {before:p}"
+                    ),
+                );
+            }
             return None;
         }
     }
@@ -96,6 +99,9 @@ pub unsafe fn checked(
 #[cold]
 #[inline(never)]
 pub(super) fn overflowed(p: *mut u8, room: usize, size: usize) {
+    if !told::is_first(p) {
+        return;
+    }
     // SAFETY: the tag says that the block is live, so the caller has it.
     let over = unsafe { tag::overflow(p, room, size) };
     wrong(
@@ -109,13 +115,14 @@ pub(super) fn overflowed(p: *mut u8, room: usize, size: usize) {
 pub(super) fn bad_tag(p: *mut u8, room: usize, tag: Tag) {
     match tag {
         Tag::Free => wrong(p, format_args!("double free of {p:p}, a block of {room} bytes")),
-        _ => wrong(
+        _ if told::is_first(p) => wrong(
             p,
             format_args!(
                 "overflow at {p:p}, a block of up to {} bytes: its end was overwritten",
                 room - tag::BYTES
             ),
         ),
+        _ => {}
     }
 }
 
