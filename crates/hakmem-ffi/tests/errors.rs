@@ -282,6 +282,32 @@ fn a_program_goes_on_if_it_is_to() {
     }
 }
 
+/// The stack is that of the call that found a write, which is not the code that wrote.
+#[test]
+fn a_report_of_an_earlier_write_says_so() {
+    const EARLIER: &str =
+        "hakmem: the write was earlier: the stack is that of the call that found it\n";
+    for (name, size, times) in [
+        ("write_freed_start", "40", 1),
+        ("write_freed_middle", "40", 1),
+        ("write_freed_middle", "3000", 1),
+        ("over_1", "40", 1),
+        ("over_1", "33", 1),
+        ("over_1_lost", "40", 1),
+        ("under_1", "40", 1),
+        ("twice", "40", 0),
+        ("new_free", "40", 0),
+    ] {
+        let text = told(name, size, "report");
+        assert!(text.contains(" of process "), "{name} {size}: {text}");
+        assert_eq!(
+            text.matches(EARLIER).count(),
+            times,
+            "{name} {size}: {text}"
+        );
+    }
+}
+
 #[test]
 fn the_level_low_finds_overflows_and_double_frees() {
     for name in ["over_1", "twice", "new_free", "delete_near"] {

@@ -8,7 +8,7 @@
 
 use super::told;
 use crate::api::front;
-use crate::backend::check::{self, wrong};
+use crate::backend::check::{self, written_before, wrong};
 use crate::backend::page::{Kind, Meta};
 use crate::base::size_class;
 use crate::harden::tag::{self, Origin, Tag};
@@ -71,7 +71,7 @@ pub unsafe fn checked(
         // SAFETY: a block of the page starts there, and its last word is readable.
         if unsafe { tag::read(before, room) } == Tag::Broken {
             if told::is_first(before) {
-                wrong(
+                written_before(
                     p,
                     format_args!(
                         "write in front of {p:p}, a block of {size} bytes, or beyond {before:p}"
@@ -104,7 +104,7 @@ pub(super) fn overflowed(p: *mut u8, room: usize, size: usize) {
     }
     // SAFETY: the tag says that the block is live, so the caller has it.
     let over = unsafe { tag::overflow(p, room, size) };
-    wrong(
+    written_before(
         p,
         format_args!("overflow by {over} bytes or more behind {p:p}, a block of {size} bytes"),
     );
@@ -115,7 +115,7 @@ pub(super) fn overflowed(p: *mut u8, room: usize, size: usize) {
 pub(super) fn bad_tag(p: *mut u8, room: usize, tag: Tag) {
     match tag {
         Tag::Free => wrong(p, format_args!("double free of {p:p}, a block of {room} bytes")),
-        _ if told::is_first(p) => wrong(
+        _ if told::is_first(p) => written_before(
             p,
             format_args!(
                 "overflow at {p:p}, a block of up to {} bytes: its end was overwritten",
