@@ -27,7 +27,9 @@ fn a_file_gets_functions_and_lines() {
     for part in [
         "hakmem: double free of 0x",
         " (wrong):\n",
+        // The call of free, not what comes after it.
         "#0 frees_it (",
+        "/wrong.c:5)\n",
         "/wrong.c:13)\n",
         " main (",
     ] {
