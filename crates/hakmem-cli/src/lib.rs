@@ -5,6 +5,7 @@ mod checked;
 mod child;
 mod columns;
 mod doctor;
+mod errors;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
 mod generate;
@@ -70,6 +71,9 @@ enum Command {
     /// end
     #[command(after_help = profile::AFTER_HELP)]
     Profile(profile::Options),
+    /// Puts functions and lines into a file of reports of errors: HAKMEM_ERRORS
+    #[command(after_help = errors::AFTER_HELP)]
+    Errors(errors::Options),
     /// Says what this system, a program or a process means for hakmem, and what to do
     #[command(after_help = doctor::AFTER_HELP)]
     Doctor(doctor::Options),
@@ -103,6 +107,7 @@ pub fn main() -> ! {
         Command::Map(options) => map::map(options),
         Command::Top(options) => top::top(options),
         Command::Profile(options) => profile::profile(options),
+        Command::Errors(options) => errors::errors(&options),
         Command::Doctor(options) => doctor::doctor(&options),
         Command::Generate(options) => generate::generate(&options),
     }

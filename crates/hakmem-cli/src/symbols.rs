@@ -20,10 +20,12 @@ struct Shown<'a> {
     start: &'a str,
     file: &'a str,
     offset: u64,
+    /// The stack is of code that a fault interrupted: its first address is no return address.
+    interrupted: bool,
 }
 
 impl<'a> Shown<'a> {
-    fn read(line: &'a str) -> Option<Self> {
+    fn read(line: &'a str, interrupted: bool) -> Option<Self> {
         let (start, rest) = line.split_once(" 0x")?;
         if !start
             .trim_end_matches(|c: char| c.is_ascii_digit())
@@ -37,20 +39,45 @@ impl<'a> Shown<'a> {
             start,
             file,
             offset: u64::from_str_radix(offset, 16).ok()?,
+            interrupted,
         })
     }
 
     /// The address that is looked up. A return address may be that of the next line.
     fn looked_up(&self) -> u64 {
-        let is_first = self.start.ends_with("#0");
-        self.offset - u64::from(!is_first && self.offset > 0)
+        let is_exact = self.interrupted && self.start.ends_with("#0");
+        self.offset - u64::from(!is_exact && self.offset > 0)
     }
+}
+
+/// The lines, each with its frame, if it is one.
+fn lines(text: &str) -> impl Iterator<Item = (&str, Option<Shown<'_>>)> {
+    let mut interrupted = false;
+    text.lines().map(move |line| {
+        let frame = Shown::read(line, interrupted);
+        if frame.is_none() {
+            interrupted = is_fault(line);
+        }
+        (line, frame)
+    })
+}
+
+/// True for the first line of a report of a fault. Other stacks are those of calls.
+fn is_fault(line: &str) -> bool {
+    [
+        "Use After Free",
+        "Buffer Overflow",
+        "Buffer Underflow",
+        "Wild access",
+    ]
+    .iter()
+    .any(|what| line.contains(&format!("hakmem: {what} at 0x")))
 }
 
 /// The text of reports, with names.
 pub fn named(text: &str) -> String {
     let mut wanted: BTreeMap<&str, BTreeSet<u64>> = BTreeMap::new();
-    for frame in text.lines().filter_map(Shown::read) {
+    for frame in lines(text).filter_map(|(_, frame)| frame) {
         if wanted.len() < FILES || wanted.contains_key(frame.file) {
             wanted
                 .entry(frame.file)
@@ -68,8 +95,7 @@ pub fn named(text: &str) -> String {
     };
     let known: BTreeMap<_, _> = wanted.into_iter().map(look).collect();
     let mut all = String::new();
-    for line in text.lines() {
-        let frame = Shown::read(line);
+    for (line, frame) in lines(text) {
         let found = frame
             .as_ref()
             .and_then(|frame| known.get(frame.file)?.get(&frame.looked_up()))
@@ -103,13 +129,11 @@ mod tests {
 
     #[test]
     fn frames_are_told_from_other_lines() {
-        let frame = Shown::read("hakmem:     #12 0x55d (/usr/bin/a (b)+0x1f)").unwrap();
+        let frame = Shown::read("hakmem:     #12 0x55d (/usr/bin/a (b)+0x1f)", true).unwrap();
         assert_eq!(
             (frame.file, frame.offset, frame.looked_up()),
             ("/usr/bin/a (b)", 0x1f, 0x1e)
         );
-        let first = Shown::read("hakmem:     #0 0x55d (/x+0x1f)").unwrap();
-        assert_eq!(first.looked_up(), 0x1f);
         for line in [
             "",
             "hakmem: double free of 0x1234",
@@ -117,9 +141,31 @@ mod tests {
             "a 0x1 (b+0x2)",
             "#1 0x5 (/x+0xzz)",
         ] {
-            assert!(Shown::read(line).is_none(), "{line}");
+            assert!(Shown::read(line, false).is_none(), "{line}");
         }
         let text = "hakmem: x\nhakmem:     #0 0x1 (/no/such/file+0x1)\n";
         assert_eq!(named(text), text);
+    }
+
+    /// A fault leaves the address of the access, and a call that of what comes after it.
+    #[test]
+    fn return_addresses_are_of_their_calls() {
+        const FRAMES: &str = "hakmem:     #0 0x55d (/x+0x1f)\nhakmem:     #1 0x55d (/x+0x2f)\n";
+        for (head, first) in [
+            (
+                "Use After Free at 0x7e (0 bytes into a 40-byte allocation at 0x7e)",
+                0x1f,
+            ),
+            ("Wild access at 0x7e here:", 0x1f),
+            ("Buffer Overflow, found by the free, at 0x7e", 0x1e),
+            ("Double Free at 0x7e", 0x1e),
+            ("0x7e was deallocated by thread 7 here:", 0x1e),
+            ("thread 7 of process 7 (a):", 0x1e),
+        ] {
+            let text = format!("hakmem: {head}\n{FRAMES}");
+            let frames = lines(&text).filter_map(|(_, frame)| frame);
+            let looked_up: Vec<_> = frames.map(|frame| frame.looked_up()).collect();
+            assert_eq!(looked_up, [first, 0x2e], "{head}");
+        }
     }
 }

@@ -191,7 +191,9 @@ fn it_is_called_hakmem() {
 /// Each page of help fits, and has examples.
 #[test]
 fn help_is_wrapped_and_has_examples() {
-    for command in ["run", "stat", "options", "map", "top", "profile", "doctor"] {
+    for command in [
+        "run", "stat", "options", "map", "top", "profile", "errors", "doctor",
+    ] {
         let output = hakmem()
             .args([command, "--help"])
             .env("COLUMNS", "80")

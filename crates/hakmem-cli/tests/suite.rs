@@ -5,6 +5,7 @@ mod common;
 mod book;
 mod commands;
 mod doctor;
+mod errors;
 mod grammar;
 mod heaps;
 mod hostile;

@@ -89,6 +89,61 @@ fn a_hard_limit_ends_in_enomem() {
     alone("a_hard_limit_ends_in_enomem", the_limit_holds);
 }
 
+/// A report has the limit, what is held of it, and how many requests it refused.
+#[cfg(feature = "reports")]
+fn the_report_tells_of_the_limit() {
+    use hakmem_core::report::{self, Format};
+    let text = |format| {
+        let mut text = String::with_capacity(1 << 20);
+        report::write(&mut text, format).unwrap();
+        text
+    };
+    let figure = |name: &str| -> usize {
+        let json = text(Format::Json);
+        let (_, rest) = json.split_once(&format!("\"{name}\":")).expect(name);
+        rest.split_once(',').unwrap().0.parse().unwrap()
+    };
+    let block = take(5 * MIB).unwrap();
+    assert!(!text(Format::Human).contains("hard limit"));
+    assert_eq!((figure("hard_limit_bytes"), figure("refused")), (0, 0));
+    assert!(figure("held_bytes") >= 5 * MIB);
+    // No memory would do for this one: no limit refuses it.
+    assert!(take(usize::MAX / 4).is_none());
+    set("HARD_LIMIT_MIB", "64");
+    assert!((0..3).all(|_| take(70 * MIB).is_none()));
+    assert!(take(usize::MAX / 4).is_none());
+    let small = fill(1000, 1 << 30);
+    let human = text(Format::Human);
+    let line = human
+        .lines()
+        .find(|line| line.contains("hard limit"))
+        .expect(&human);
+    assert!(line.starts_with("hakmem: held "), "{line}");
+    assert!(
+        line.ends_with(" of the hard limit 64.0 MiB; requests refused: 4"),
+        "{line}"
+    );
+    assert_eq!(
+        (figure("hard_limit_bytes"), figure("refused")),
+        (64 * MIB, 4)
+    );
+    assert!((32 * MIB..=64 * MIB).contains(&figure("held_bytes")));
+    small.into_iter().for_each(free);
+    // The limit is gone, and what it refused is not forgotten.
+    set("HARD_LIMIT_MIB", "0");
+    assert!(text(Format::Human).contains(", no hard limit now; requests refused: 4\n"));
+    free(block);
+}
+
+#[test]
+#[cfg(feature = "reports")]
+fn a_report_tells_of_the_hard_limit() {
+    alone(
+        "a_report_tells_of_the_hard_limit",
+        the_report_tells_of_the_limit,
+    );
+}
+
 /// Blocks that cannot grow stay as they are.
 fn growth_ends() {
     set("HARD_LIMIT_MIB", "64");

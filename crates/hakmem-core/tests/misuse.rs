@@ -524,7 +524,7 @@ fn ending(test: &str, misuse: &str) -> (ExitStatus, Vec<String>) {
 /// True if `lines` report an error: what was seen, then its place, the thread and its stack.
 fn is_report(lines: &[String]) -> bool {
     let is_detail = |line: &String| {
-        ["{p} ", "thread ", "    "]
+        ["{p} ", "the write was earlier", "thread ", "    "]
             .iter()
             .any(|start| line["hakmem: ".len()..].starts_with(start))
     };

@@ -5,9 +5,10 @@ use crate::common;
 use common::{Language, Link, compile, finish, library};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::{Mutex, OnceLock};
-use std::thread;
+use std::{fs, thread};
+use tempfile::TempDir;
 
 /// Bytes of a block of one slot's page, of another, and of one with slots of its own.
 const SIZES: [&str; 3] = ["40", "3000", "200000"];
@@ -245,26 +246,64 @@ pub fn bless(mark: &str, table: &str) {
     std::fs::write(page, made).expect("the page can be written");
 }
 
-/// A program goes on after an error if it is to, and the block stays unused.
+/// What the hardened library says of an error, after which the program goes on.
+fn told(name: &str, size: &str, choice: &str) -> String {
+    let mut command = Command::new(program());
+    command
+        .args([name, size, "1"])
+        .env("LD_PRELOAD", hardened())
+        .env("HAKMEM_ON_ERROR", choice)
+        .env_remove("HAKMEM_STATS");
+    let output = finish(&mut command);
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{name} {size} {choice}: {stderr}");
+    stderr
+}
+
+/// A program goes on after an error if it is to, and the block stays unused. What was told of a
+/// block is not told again when the block after it is freed, nor at exit.
 #[test]
 fn a_program_goes_on_if_it_is_to() {
-    for (choice, lines) in [("report", 1), ("ignore", 0)] {
-        let mut command = Command::new(program());
-        command
-            .args(["over_1", "40", "1"])
-            .env("LD_PRELOAD", hardened())
-            .env("HAKMEM_ON_ERROR", choice);
-        let output = finish(&mut command);
-        let stderr = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{choice}: {stderr}");
-        // The block that was found is seen again at exit.
-        let found = stderr
-            .lines()
-            .filter(|line| line.starts_with("hakmem: overflow at 0x"))
-            .count();
-        assert!(
-            found >= lines && (lines > 0 || found == 0),
-            "{choice}: {stderr}"
+    for (name, size) in [
+        ("over_1", "40"),
+        ("over_1", "33"),
+        ("over_1", "200000"),
+        ("over_1_lost", "40"),
+        ("over_1_lost", "33"),
+        ("under_1", "40"),
+        ("under_32", "40"),
+    ] {
+        let text = told(name, size, "report");
+        let heads = text.lines().filter(|line| {
+            line.starts_with("hakmem: overflow ") || line.starts_with("hakmem: write in front ")
+        });
+        assert_eq!(heads.count(), 1, "{name} {size}: {text}");
+        assert_eq!(told(name, size, "ignore"), "", "{name} {size}");
+    }
+}
+
+/// The stack is that of the call that found a write, which is not the code that wrote.
+#[test]
+fn a_report_of_an_earlier_write_says_so() {
+    const EARLIER: &str =
+        "hakmem: the write was earlier: the stack is that of the call that found it\n";
+    for (name, size, times) in [
+        ("write_freed_start", "40", 1),
+        ("write_freed_middle", "40", 1),
+        ("write_freed_middle", "3000", 1),
+        ("over_1", "40", 1),
+        ("over_1", "33", 1),
+        ("over_1_lost", "40", 1),
+        ("under_1", "40", 1),
+        ("twice", "40", 0),
+        ("new_free", "40", 0),
+    ] {
+        let text = told(name, size, "report");
+        assert!(text.contains(" of process "), "{name} {size}: {text}");
+        assert_eq!(
+            text.matches(EARLIER).count(),
+            times,
+            "{name} {size}: {text}"
         );
     }
 }
@@ -323,6 +362,35 @@ fn a_report_names_the_page_the_thread_and_the_stack() {
             large[1].contains(" lies in the large block of 262144 bytes at 0x"),
             "{large:#?}"
         );
+    }
+}
+
+/// Several processes may append to one file.
+#[test]
+fn a_report_names_the_process_and_its_program() {
+    let directory = TempDir::new().expect("a directory");
+    let file = directory.path().join("errors");
+    for library in [library().shared.clone(), hardened()] {
+        let ran = ["twice", "inside_8"].map(|error| {
+            let child = Command::new(program())
+                .args([error, "40", "1"])
+                .env("LD_PRELOAD", &library)
+                .env("HAKMEM_ERRORS", &file)
+                .env("HAKMEM_GUARD_SAMPLE", "0")
+                .stderr(Stdio::null())
+                .spawn()
+                .expect("the program runs");
+            let number = child.id();
+            child.wait_with_output().expect("it ends");
+            number
+        });
+        let text = fs::read_to_string(&file).expect("the reports");
+        fs::remove_file(&file).expect("the file was there");
+        let program = program().file_name().expect("a name").to_string_lossy();
+        for number in ran {
+            let line = format!("hakmem: thread {number} of process {number} ({program}):\n");
+            assert_eq!(text.matches(&line).count(), 1, "{line}{text}");
+        }
     }
 }
 

@@ -116,6 +116,11 @@ fn a_report_has_the_stacks_of_access_free_and_allocation() {
         stderr.contains(" was deallocated by thread ")
             && stderr.contains(" was allocated by thread ")
     );
+    let last = lines.last().expect("lines");
+    assert!(
+        last.starts_with("hakmem: process ") && last.ends_with(&format!(" ({name})")),
+        "{stderr}"
+    );
 }
 
 /// Under a filter no stack is recorded. The report has none of the place's earlier blocks instead.
@@ -138,6 +143,7 @@ fn a_report_after_a_filter_has_no_stack_of_another_block() {
         );
     }
     assert!(parts[2].contains(" was allocated by thread "), "{stderr}");
+    assert!(parts[3].contains("\nhakmem: process "), "{stderr}");
     assert!(parts[3].starts_with("hakmem:     #0 0x"), "{stderr}");
 }
 

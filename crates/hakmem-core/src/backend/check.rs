@@ -26,14 +26,31 @@ pub const CHECKED: bool = !cfg!(feature = "bench-fast");
 #[cold]
 #[inline(never)]
 pub fn wrong(p: *mut u8, what: Arguments<'_>) {
+    tell(what, || show_place(p));
+}
+
+/// [`wrong`] for a write that is found later, by a call that did not write. The report says so: its
+/// stack is that of this call.
+#[cold]
+#[inline(never)]
+pub fn written_before(p: *mut u8, what: Arguments<'_>) {
+    tell(what, || {
+        show_place(p);
+        detail(format_args!("the write was earlier: the stack is that of the call that found it"));
+    });
+}
+
+/// Reports an error with `details`, and ends the process if the option `ON_ERROR` says so.
+#[cold]
+fn tell(what: Arguments<'_>, details: impl FnOnce()) {
     match policy::ON_ERROR.get() {
         on if on == OnError::Ignore as u32 => {}
         on if on == OnError::Report as u32 => {
             report(what);
-            show_place(p);
+            details();
             os::show_more();
         }
-        _ => fatal(p, what),
+        _ => os::fatal_about(what, details),
     }
 }
 

@@ -26,6 +26,11 @@ static HELD: AtomicUsize = AtomicUsize::new(0);
 #[unsafe(link_section = ".data.hakmem")]
 static NEXT: AtomicUsize = AtomicUsize::new(0);
 
+/// Times that the hard limit said no.
+static SAID_NO: AtomicUsize = AtomicUsize::new(0);
+/// Requests that it refused.
+static REFUSED: AtomicUsize = AtomicUsize::new(0);
+
 /// A step is one in so many bytes of the soft limit, but within these bounds.
 const STEPS: usize = 64;
 const LEAST_STEP: usize = 1 << 20;
@@ -48,7 +53,28 @@ pub fn take(bytes: usize) -> bool {
     }
     // In one step: no other request is refused because of one that is refused itself.
     let within = |held: usize| held.checked_add(bytes).filter(|&held| held <= hard);
-    HELD.fetch_update(Relaxed, Relaxed, within).is_ok()
+    let is_within = HELD.fetch_update(Relaxed, Relaxed, within).is_ok();
+    if !is_within {
+        SAID_NO.fetch_add(1, Relaxed);
+    }
+    is_within
+}
+
+/// Runs the last attempt of a request. If it fails and the hard limit said no meanwhile, the limit
+/// has refused the request. An answer to another thread, while this one finds no memory for another
+/// reason, may count too.
+pub fn last_attempt<T>(attempt: impl FnOnce() -> Option<T>) -> Option<T> {
+    let before = SAID_NO.load(Relaxed);
+    let got = attempt();
+    if got.is_none() && SAID_NO.load(Relaxed) != before {
+        REFUSED.fetch_add(1, Relaxed);
+    }
+    got
+}
+
+/// Requests that the hard limit refused.
+pub fn refused() -> usize {
+    REFUSED.load(Relaxed)
 }
 
 /// Notes that `bytes` of held memory are clean now.

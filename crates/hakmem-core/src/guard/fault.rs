@@ -1,6 +1,6 @@
 //! What an access or a free of a guarded block means. The words are those of GWP-ASan.
 
-use super::stack::Stack;
+use super::stack::{Process, Stack};
 use super::{PLACES, POOL, Place, ROOM, State, find, system_pages};
 use crate::os::{self, Fault, detail, report};
 use crate::policy::{self, OnError};
@@ -32,6 +32,7 @@ fn tell(what: Arguments<'_>, at: usize, place: &'static Place, stack: &Stack) {
     }
     detail(format_args!("{:#x} was allocated{} here:", place.address(), place.allocated.by()));
     place.allocated.show();
+    detail(format_args!("{Process}"));
 }
 
 fn is_silent() -> bool {
@@ -103,6 +104,7 @@ pub fn judge(fault: &Fault) -> bool {
             None => {
                 report(format_args!("Wild access at {:#x}{} here:", fault.address, stack.by()));
                 stack.show();
+                detail(format_args!("{Process}"));
             }
         }
     }

@@ -8,6 +8,7 @@ use crate::base::sync::plain::{AtomicBool, AtomicU32, AtomicUsize};
 use crate::os::{self, Registers};
 use crate::unwind::stack::Scratch;
 use core::cell::UnsafeCell;
+use core::fmt::Write;
 
 /// Return addresses that are kept, nearest first.
 const DEPTH: usize = 24;
@@ -109,13 +110,28 @@ impl core::fmt::Display for By {
     }
 }
 
-/// A file's name, cut at its beginning if it is long.
+/// The process in a report: its number, and the program's name without its folder. Several
+/// processes may append to one file.
+pub struct Process;
+
+impl core::fmt::Display for Process {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "process {}", os::process())?;
+        match os::program().rsplit(|&byte| byte == b'/').next() {
+            None | Some([]) => Ok(()),
+            Some(name) => write!(f, " ({})", Name(name)),
+        }
+    }
+}
+
+/// A file's name, cut at its beginning if it is long. It cannot break the line that it is in.
 struct Name(&'static [u8]);
 
 impl core::fmt::Display for Name {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         let name = &self.0[self.0.len().saturating_sub(160)..];
-        name.utf8_chunks().try_for_each(|chunk| f.write_str(chunk.valid()))
+        let chars = name.utf8_chunks().flat_map(|chunk| chunk.valid().chars());
+        chars.map(|c| if c.is_control() { '?' } else { c }).try_for_each(|c| f.write_char(c))
     }
 }
 
@@ -129,8 +145,8 @@ pub fn show_own() {
     let stack = Stack::new();
     stack.record();
     match stack.by() {
-        By(0) => os::detail(format_args!("a thread:")),
-        By(thread) => os::detail(format_args!("thread {thread}:")),
+        By(0) => os::detail(format_args!("a thread of {Process}:")),
+        By(thread) => os::detail(format_args!("thread {thread} of {Process}:")),
     }
     stack.show();
 }

@@ -97,7 +97,7 @@ pub use node::node;
 #[cfg(all(test, not(any(loom, miri, shuttle))))]
 pub use node::on_node;
 pub use objects::{
-    Tables, find_objects, find_objects_at_once, find_program, loader, object_of, place_of,
+    Tables, find_objects, find_objects_at_once, find_program, loader, object_of, place_of, program,
 };
 #[cfg(all(test, not(any(miri, loom, shuttle, sanitizer, feature = "fault-injection"))))]
 pub use own::read_file;
@@ -114,14 +114,14 @@ pub use bare::append;
 #[cfg(all(target_os = "linux", not(any(miri, sanitizer, shuttle))))]
 pub use bare::{
     be_ordinary, in_borrowed_process, in_shared_memory, is_bare, is_single_threaded, is_thread,
-    numbers, spawn_bare,
+    numbers, process, spawn_bare,
 };
 #[cfg(all(feature = "reports", any(miri, sanitizer, shuttle)))]
 pub use checked::append;
 #[cfg(any(miri, sanitizer, shuttle))]
 pub use checked::{
     be_ordinary, in_borrowed_process, in_shared_memory, is_bare, is_single_threaded, is_thread,
-    numbers,
+    numbers, process,
 };
 #[cfg(not(shuttle))]
 pub use hooks::{Key, at_fork, drop_exit_key, make_exit_key, set_exit_value};

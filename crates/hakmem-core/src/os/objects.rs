@@ -169,11 +169,20 @@ pub fn place_of(pc: usize) -> Option<(&'static [u8], usize)> {
         let map = with_exposed_provenance::<LinkMap>(found.link_map).as_ref()?;
         let mut name = CStr::from_ptr(map.name).to_bytes();
         if name.is_empty() {
-            name =
-                CStr::from_ptr(with_exposed_provenance(libc::getauxval(libc::AT_EXECFN) as usize))
-                    .to_bytes();
+            name = program();
         }
         Some((name, pc - map.moved_by))
+    }
+}
+
+/// The name by which the system was told to execute the program: a path, or a part of one. It
+/// needs no system call.
+pub fn program() -> &'static [u8] {
+    // SAFETY: any key may be asked for. The answer comes from the auxiliary vector, which stays: 0,
+    // or the address of a C string, which the kernel keeps behind the program's stack.
+    unsafe {
+        let name = with_exposed_provenance::<c_char>(libc::getauxval(libc::AT_EXECFN) as usize);
+        if name.is_null() { b"" } else { CStr::from_ptr(name).to_bytes() }
     }
 }
 

@@ -155,11 +155,13 @@ pub fn preload(command: &mut Command) -> Reports {
 }
 
 /// True if only the first line says what was seen. The others say where: the place of the pointer,
-/// the thread and its frames.
+/// an earlier write, the thread and its frames.
 fn is_one_report(lines: &[&str]) -> bool {
     lines.iter().skip(1).all(|line| {
         let line = line.trim_start_matches("hakmem: ");
-        line.starts_with("0x") || line.starts_with("thread ") || line.starts_with("    ")
+        ["0x", "the write was earlier", "thread ", "process ", "    "]
+            .iter()
+            .any(|start| line.starts_with(start))
     })
 }
 

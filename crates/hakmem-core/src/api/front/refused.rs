@@ -8,7 +8,7 @@
 //! 2. It is not called from a signal handler that interrupted the allocator, nor on a thread that
 //!    ends, after its heap went back.
 
-use crate::backend::arena;
+use crate::backend::{arena, held};
 use crate::base::sync::{
     AtomicPtr,
     Ordering::{Acquire, Release},
@@ -30,6 +30,11 @@ pub fn set_callback(callback: Option<LimitCallback>) {
 #[cold]
 #[inline(never)]
 pub fn again<T>(size: usize, allocate: impl Fn() -> Option<T>) -> Option<T> {
+    held::last_attempt(|| try_again(size, allocate))
+}
+
+/// [`again`], which also counts what the hard limit refuses.
+fn try_again<T>(size: usize, allocate: impl Fn() -> Option<T>) -> Option<T> {
     give_everything_back();
     let found = allocate().or_else(|| relieve(size).then(&allocate)?);
     found.or_else(|| {

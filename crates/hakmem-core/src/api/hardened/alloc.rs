@@ -6,7 +6,7 @@
 
 use super::{fast, is_low, no_memory};
 use crate::api::front::{self, Clear};
-use crate::backend::check::wrong;
+use crate::backend::check::written_before;
 use crate::backend::nothing;
 use crate::backend::page::{self, Meta};
 use crate::base::size_class::{self, MEDIUM_MAX};
@@ -95,7 +95,10 @@ unsafe fn make_live(p: *mut u8, room: usize, size: usize, origin: Origin) {
 pub(super) unsafe fn overwritten(p: *mut u8, room: usize, from: usize) {
     // SAFETY: the caller has the block, which has `room` bytes.
     let offset = unsafe { wipe::written(p, from, room) }.unwrap_or(room - tag::BYTES);
-    wrong(p, format_args!("write after free at offset {offset} of {p:p}, a block of {room} bytes"));
+    written_before(
+        p,
+        format_args!("write after free at offset {offset} of {p:p}, a block of {room} bytes"),
+    );
     // SAFETY: the caller has the block, which has `room` bytes.
     unsafe { wipe::wipe(p, room) };
 }

@@ -4,10 +4,11 @@
 //! Rules
 //! 1. The pointer may be wrong. So each word is checked before it is used (`hardened` rule 1).
 //! 2. `checked` reports a block that does not pass, and the caller leaves it alone (`hardened` rule
-//!    2).
+//!    2). An overflow is reported once (`told`).
 
+use super::told;
 use crate::api::front;
-use crate::backend::check::{self, wrong};
+use crate::backend::check::{self, written_before, wrong};
 use crate::backend::page::{Kind, Meta};
 use crate::base::size_class;
 use crate::harden::tag::{self, Origin, Tag};
@@ -69,12 +70,14 @@ pub unsafe fn checked(
         let before = p.wrapping_sub(room);
         // SAFETY: a block of the page starts there, and its last word is readable.
         if unsafe { tag::read(before, room) } == Tag::Broken {
-            wrong(
-                p,
-                format_args!(
-                    "write in front of {p:p}, a block of {size} bytes, or beyond {before:p}"
-                ),
-            );
+            if told::is_first(before) {
+                written_before(
+                    p,
+                    format_args!(
+                        "write in front of {p:p}, a block of {size} bytes, or beyond {before:p}"
+                    ),
+                );
+            }
             return None;
         }
     }
@@ -96,9 +99,12 @@ pub unsafe fn checked(
 #[cold]
 #[inline(never)]
 pub(super) fn overflowed(p: *mut u8, room: usize, size: usize) {
+    if !told::is_first(p) {
+        return;
+    }
     // SAFETY: the tag says that the block is live, so the caller has it.
     let over = unsafe { tag::overflow(p, room, size) };
-    wrong(
+    written_before(
         p,
         format_args!("overflow by {over} bytes or more behind {p:p}, a block of {size} bytes"),
     );
@@ -109,13 +115,14 @@ pub(super) fn overflowed(p: *mut u8, room: usize, size: usize) {
 pub(super) fn bad_tag(p: *mut u8, room: usize, tag: Tag) {
     match tag {
         Tag::Free => wrong(p, format_args!("double free of {p:p}, a block of {room} bytes")),
-        _ => wrong(
+        _ if told::is_first(p) => written_before(
             p,
             format_args!(
                 "overflow at {p:p}, a block of up to {} bytes: its end was overwritten",
                 room - tag::BYTES
             ),
         ),
+        _ => {}
     }
 }
 

@@ -23,6 +23,7 @@ mod free;
 mod realloc;
 #[cfg(all(test, feature = "hardened", not(any(loom, shuttle, miri))))]
 mod tests;
+mod told;
 
 use crate::backend::check;
 use crate::backend::foreign;

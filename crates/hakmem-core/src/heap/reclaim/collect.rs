@@ -121,7 +121,7 @@ impl Heap {
                 |block| unsafe { wipe::written(block, 0, size_of::<usize>()).is_some() };
             if harden::has::CHECK && is_written(block) {
                 let size = page.block_size.get();
-                check::wrong(
+                check::written_before(
                     block,
                     format_args!("write after free of {block:p}, a block of {size} bytes"),
                 );

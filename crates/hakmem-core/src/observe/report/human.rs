@@ -28,12 +28,28 @@ impl Display for Bytes {
     }
 }
 
-/// Writes the lines: totals, decisions, then a table of the classes with the most allocations.
+/// Writes the lines: totals, the hard limit, decisions, then a table of the classes with the most
+/// allocations.
 pub fn write(out: &mut impl Write, figures: &Figures, pid: i32) -> fmt::Result {
     totals(out, &figures.stats, &figures.usage, figures.resident_bytes, pid)?;
+    limit(out)?;
     decisions(out)?;
     program_heaps(out, figures)?;
     classes(out, figures)
+}
+
+/// Writes how far the hard limit is away, if there is one or was one that refused something.
+fn limit(out: &mut impl Write) -> fmt::Result {
+    let limit = stats::limit();
+    if limit.hard.is_none() && limit.refused == 0 {
+        return Ok(());
+    }
+    write!(out, "hakmem: held {}", Bytes(limit.held))?;
+    match limit.hard {
+        Some(hard) => write!(out, " of the hard limit {}", Bytes(hard))?,
+        None => out.write_str(", no hard limit now")?,
+    }
+    writeln!(out, "; requests refused: {}", limit.refused)
 }
 
 /// Writes what mode `learn` changed, and what the round would have cost with either value.

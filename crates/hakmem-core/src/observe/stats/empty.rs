@@ -1,6 +1,6 @@
 //! Stands for `read` where hakmem does not serve: there is nothing to read.
 
-use super::{Decision, Gauges, ProgramHeap, Site, Snapshot, ThreadHeap};
+use super::{Decision, Gauges, Limit, ProgramHeap, Site, Snapshot, ThreadHeap};
 use core::iter;
 
 pub const SEGMENT_BYTES: usize = 2 << 20;
@@ -27,6 +27,10 @@ pub fn program_heaps() -> impl Iterator<Item = ProgramHeap> {
 
 pub fn program_allocations() -> u64 {
     0
+}
+
+pub fn limit() -> Limit {
+    Limit::default()
 }
 
 pub fn foreign_sites() -> impl Iterator<Item = Site> {

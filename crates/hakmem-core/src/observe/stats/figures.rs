@@ -1,8 +1,8 @@
 //! The names of all figures. Reports, and the feature `serde`, take the names from here.
 
 use super::{
-    Class, Decision, HeapUse, HeapWalk, ProgramHeap, SEGMENT_BYTES, Snapshot, Stats, Syscall,
-    ThreadHeap,
+    Class, Decision, HeapUse, HeapWalk, Limit, ProgramHeap, SEGMENT_BYTES, Snapshot, Stats,
+    Syscall, ThreadHeap,
 };
 
 /// A figure and its name.
@@ -67,6 +67,16 @@ impl HeapWalk {
     }
 }
 
+impl Limit {
+    pub(crate) fn figures(&self) -> [Named; 3] {
+        [
+            ("held_bytes", self.held),
+            ("hard_limit_bytes", self.hard.unwrap_or(0)),
+            ("refused", self.refused),
+        ]
+    }
+}
+
 impl Snapshot {
     /// The figures of the process, without those that the system keeps. `stats` are this
     /// snapshot's.
@@ -77,7 +87,9 @@ impl Snapshot {
             ("decided", super::decided()),
             ("program_allocations", super::read::program_allocations()),
         ];
-        stats.figures().into_iter().chain(self.heap_walk().figures()).chain(others)
+        let limit = super::read::limit().figures();
+        let of_heap = self.heap_walk().figures();
+        stats.figures().into_iter().chain(of_heap).chain(others).chain(limit)
     }
 
     /// The classes with an allocation, a free or a page.

@@ -114,6 +114,21 @@ pub struct Snapshot {
     heap_walk: HeapWalk,
 }
 
+/// What the hard limit allows and has refused.
+#[derive(Clone, Copy, Default)]
+#[cfg_attr(
+    not(any(feature = "serde", feature = "reports")),
+    allow(dead_code, reason = "figures of reports")
+)]
+pub(crate) struct Limit {
+    /// Held bytes, which are those that count.
+    pub held: u64,
+    /// The limit. None: there is none.
+    pub hard: Option<u64>,
+    /// Requests that failed because of it.
+    pub refused: u64,
+}
+
 /// The figures of a class that a pass of the purge moves from one counter to another. They are read
 /// while no pass runs.
 #[derive(Debug, Clone, Copy, Default)]
@@ -349,6 +364,12 @@ pub fn is_learning() -> bool {
 /// ```
 pub fn decided() -> u64 {
     read::decided()
+}
+
+/// The hard limit, what is held of it, and what it has refused. O(1).
+#[cfg(feature = "reports")]
+pub(crate) fn limit() -> Limit {
+    read::limit()
 }
 
 /// The totals of the process: [`Snapshot::process`].

@@ -16,11 +16,12 @@ pub use crate::policy::learner::moves::is_on as is_learning;
 pub use gauges::gauges;
 
 use self::class::Free;
-use super::{CLASSES, ProgramHeap, Site, Snapshot, ThreadHeap};
-use crate::backend::foreign;
+use super::{CLASSES, Limit, ProgramHeap, Site, Snapshot, ThreadHeap};
+use crate::backend::{foreign, held};
 use crate::heap::reclaim::parked;
 use crate::heap::{Heap, all::all_heaps, pool, shared::SharedHeap};
 use crate::policy::learner::decisions::JOURNAL;
+use crate::policy::limits;
 use crate::program::{self, registry};
 use crate::{purge, thread};
 
@@ -114,6 +115,20 @@ pub fn program_heaps() -> impl Iterator<Item = ProgramHeap> {
 #[cfg_attr(not(feature = "reports"), allow(dead_code, reason = "a figure of reports"))]
 pub fn program_allocations() -> u64 {
     registry::allocations()
+}
+
+/// The hard limit, what is held of it, and what it has refused.
+#[cfg_attr(
+    not(any(feature = "serde", feature = "reports")),
+    allow(dead_code, reason = "figures of reports")
+)]
+pub fn limit() -> Limit {
+    let hard = limits::hard();
+    Limit {
+        held: held::bytes() as u64,
+        hard: (hard != usize::MAX).then_some(hard as u64),
+        refused: held::refused() as u64,
+    }
 }
 
 /// Call sites that freed foreign pointers.
