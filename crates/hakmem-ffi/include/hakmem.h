@@ -191,8 +191,9 @@ void hakmem_gauges(struct hakmem_gauges *out);
 // Sets what hakmem calls before an allocation fails with ENOMEM, because it would exceed
 // HARD_LIMIT_MIB or the system has no more memory; NULL for nothing. hakmem calls it on the
 // allocating thread, holds no lock then, and passes the bytes of the request, up to 65,536 those
-// of the block that it would get. The callback may free and allocate, but must use nothing that the
-// program may be changing at that moment; it must not leave by longjmp or an exception. If it returns true, the allocation is tried once more.
+// of the block that it would get. The callback may free and allocate, but must use nothing that
+// the program may be changing at that moment; it must not leave by longjmp or an exception. If it
+// returns true, the allocation is tried once more.
 void hakmem_set_limit_callback(bool (*callback)(size_t size));
 
 // Gives free memory of the whole process back to the system now: what hakmem_trim gives, and what

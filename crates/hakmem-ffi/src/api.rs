@@ -296,8 +296,9 @@ pub unsafe extern "C" fn hakmem_gauges(out: *mut hakmem_gauges) {
 /// Sets what hakmem calls before an allocation fails with ENOMEM, because it would exceed
 /// HARD_LIMIT_MIB or the system has no more memory; NULL for nothing. hakmem calls it on the
 /// allocating thread, holds no lock then, and passes the bytes of the request, up to 65,536 those
-/// of the block that it would get. The callback may free and allocate, but must use nothing that the
-/// program may be changing at that moment; it must not leave by longjmp or an exception. If it returns true, the allocation is tried once more.
+/// of the block that it would get. The callback may free and allocate, but must use nothing that
+/// the program may be changing at that moment; it must not leave by longjmp or an exception. If it
+/// returns true, the allocation is tried once more.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hakmem_set_limit_callback(
     callback: Option<extern "C" fn(size: usize) -> bool>,
