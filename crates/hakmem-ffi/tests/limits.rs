@@ -443,6 +443,11 @@ fn strict_overcommit() {
 
 /// What is trimmed stays away: 1000 of 50,000 blocks of 1000 bytes, near each other.
 #[test]
+fn threads_that_touch_little_get_no_huge_pages() {
+    passes_here("threads_touch_little");
+}
+
+#[test]
 fn transparent_thp_pages_always() {
     match Setting::change("/sys/kernel/mm/transparent_hugepage/enabled", "always") {
         Ok(_changed) => passes("huge_pages"),

@@ -6,12 +6,15 @@
 //! ask. It is the *witness*: the next memory that wants to try looks how much of the witness the
 //! program has filled by then. If that is most of it, 64 MiB more may try.
 //!
+//! Some kinds of memory may not try up to that bound, but only in a part of what is held, or once a
+//! witness was found full.
+//!
 //! Rules
 //! 1. All words are hints. A witness may be freed, and its memory another's or none: then it tells
 //!    of that. Its two words may be of two witnesses.
 
 use crate::backend::arena::SEGMENT;
-use crate::backend::density;
+use crate::backend::{density, held};
 use crate::base::sync::{AtomicUsize, Ordering::Relaxed};
 use crate::os;
 
@@ -40,6 +43,8 @@ pub struct Trial {
 
 /// Huge blocks that the program writes before it reads them.
 pub static WRITTEN: Trial = Trial::new(MOST);
+/// Shorter ones, of one segment or two.
+pub static SHORT: Trial = Trial::new(0);
 /// Huge blocks that shall be zero. Programs leave more of such a block untouched.
 pub static ZERO: Trial = Trial::new(MOST / 2);
 /// Segments for slots, where pages of small blocks are a quarter of what is in use.
@@ -111,6 +116,12 @@ impl Trial {
 #[cfg(test)]
 pub fn count() -> usize {
     TRIED.load(Relaxed)
+}
+
+/// True if all that try and so many more segments are at most a quarter of what is held. Then the
+/// waste is small, whatever the program does.
+pub fn is_small_part(segments: usize) -> bool {
+    (TRIED.load(Relaxed) + segments) * SEGMENT <= (held::bytes() / 4).min(MOST * SEGMENT)
 }
 
 /// So many segments try huge pages.

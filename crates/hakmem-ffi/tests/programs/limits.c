@@ -536,6 +536,49 @@ static void huge_pages(void) {
     drop_all_but(0);
 }
 
+static pthread_barrier_t all_have, may_end;
+
+/* A block of each of many sizes, of which the first byte is written. */
+static void *touches_little(void *unused) {
+    (void)unused;
+    char *mine[40];
+    for (size_t i = 0; i < 40; i++) {
+        mine[i] = malloc(1100 + 1500 * i);
+        CHECK(mine[i]);
+        *mine[i] = 1;
+    }
+    pthread_barrier_wait(&all_have);
+    pthread_barrier_wait(&may_end);
+    for (size_t i = 0; i < 40; i++)
+        free(mine[i]);
+    return NULL;
+}
+
+/* One thread fills its blocks. That says nothing of those that touch little of theirs. */
+static void threads_touch_little(void) {
+    enum { THREADS = 30 };
+    pthread_t threads[THREADS];
+    CHECK(pthread_barrier_init(&all_have, NULL, THREADS + 1) == 0);
+    CHECK(pthread_barrier_init(&may_end, NULL, THREADS + 1) == 0);
+    while (live < 16 * MIB) {
+        CHECK(add(12000));
+        memset(blocks[count - 1].at, 1, blocks[count - 1].size);
+    }
+    size_t before = statm(1);
+    for (int i = 0; i < THREADS; i++)
+        CHECK(pthread_create(&threads[i], NULL, touches_little, NULL) == 0);
+    pthread_barrier_wait(&all_have);
+    size_t more = statm(1) - before;
+    printf("%zu MiB more\n", more / MIB);
+    CHECK(more < 45 * MIB);
+    pthread_barrier_wait(&may_end);
+    for (int i = 0; i < THREADS; i++)
+        CHECK(pthread_join(threads[i], NULL) == 0);
+    for (size_t i = 0; i < count; i++)
+        free(blocks[i].at);
+    count = live = 0;
+}
+
 int main(int argc, char **argv) {
     static const struct {
         const char *name;
@@ -558,6 +601,7 @@ int main(int argc, char **argv) {
         {"thrashes", thrashes},
         {"commit_limit", commit_limit},
         {"huge_pages", huge_pages},
+        {"threads_touch_little", threads_touch_little},
     };
     for (size_t i = 0; argc == 2 && i < sizeof all / sizeof *all; i++)
         if (strcmp(argv[1], all[i].name) == 0) {

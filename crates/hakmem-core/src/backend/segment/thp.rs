@@ -44,7 +44,8 @@ pub fn note_several_heaps() {
 /// are half of what is in use, too, and enough segments' worth of them, a segment for a page asks.
 /// Programs need not write all of a large or medium block. So any other segment asks up to a bound
 /// (`tried`) if pages are a quarter of what is in use. Else it asks only if others like it were
-/// found full.
+/// found full; in a process of several heaps, of which one says nothing of the others, a segment
+/// for a page does so only if the pages are carved, too.
 pub(super) fn choose_thp(head: &Meta, n: u32) {
     let from = policy::THP_FROM_SEGMENTS.get() as usize;
     let choice = Thp::now();
@@ -53,7 +54,8 @@ pub(super) fn choose_thp(head: &Meta, n: u32) {
     let in_use = TOTALS.in_use.load(Relaxed);
     let is_page = n == 1 || n == PAGE_SLOTS;
     let half = |part: usize, whole: usize| part * 2 >= whole;
-    let is_carved = match SEVERAL_HEAPS.load(Relaxed) {
+    let has_several_heaps = SEVERAL_HEAPS.load(Relaxed);
+    let is_carved = match has_several_heaps {
         false => half(carved, small * SEGMENT),
         true => carved * 4 >= small * SEGMENT * 3,
     };
@@ -65,7 +67,7 @@ pub(super) fn choose_thp(head: &Meta, n: u32) {
         && in_use > from + 1
         && match is_page {
             _ if asks && small * 4 >= in_use => tried::SMALL.may(at, 1),
-            true => tried::PAGES.may(at, 1),
+            true => (asks || !has_several_heaps) && tried::PAGES.may(at, 1),
             false => tried::LARGE.may(at, 1),
         };
     let wanted = choice == Thp::Always || asks && is_filled || tries;

@@ -17,7 +17,8 @@ use crate::policy::Thp;
 
 /// A fresh block of as many segments asks for huge pages at once, if a request fills it.
 const LEAST_THP: usize = 16;
-/// A shorter one of as many segments may try them (`tried`).
+/// A shorter one of as many segments may try them (`tried`). A still shorter one may while all that
+/// try are a small part of what is held.
 const LEAST_TRIED: usize = 3;
 
 /// Notes in a huge block's metadata what hakmem told the kernel of huge pages in some of it:
@@ -32,10 +33,9 @@ pub(super) fn tried_of(huge: &Meta, len: usize) -> usize {
     if huge.segment().thp.load(Relaxed) == TRIED { len } else { 0 }
 }
 
-/// True if the huge block, which is being freed, has `len` segments and asked for huge pages, shall
-/// be looked at.
-pub(super) fn wants_look(huge: &Meta, len: usize) -> bool {
-    len >= LEAST_TRIED && huge.segment().is_thp() && filling::wants_look()
+/// True if the huge block, which is being freed, asked for huge pages and shall be looked at.
+pub(super) fn wants_look(huge: &Meta) -> bool {
+    huge.segment().is_thp() && filling::wants_look()
 }
 
 /// The block that was tried has grown, or moves. A program that does so is likely to fill it.
@@ -60,7 +60,11 @@ pub(super) fn is_filled_by(n: usize, len: usize) -> bool {
 pub(super) fn ask_at_once(run: Run, n: usize, len: usize, written: bool) -> u8 {
     let is_filled = written && is_filled_by(n, len);
     let trial = if written { &tried::WRITTEN } else { &tried::ZERO };
-    let tries = || len >= LEAST_TRIED && n >= len * SEGMENT / 4 * 3 && trial.may(address(run), len);
+    let may_try = || match len >= LEAST_TRIED {
+        true => trial.may(address(run), len),
+        false => tried::is_small_part(len) || written && tried::SHORT.may(address(run), len),
+    };
+    let tries = || n >= len * SEGMENT / 4 * 3 && may_try();
     let asks = Thp::now() == Thp::Auto && (is_filled || tries()) && filling::may_ask();
     if !asks || !os::want_thp(address(run), len * SEGMENT) {
         return UNTOLD;

@@ -3,7 +3,7 @@
 extern crate std;
 
 use super::*;
-use crate::backend::density;
+use crate::backend::{density, held};
 use crate::large::huge::clear::mostly_absent;
 use crate::large::huge::thp::tried_of;
 use crate::testing::{Random, in_child};
@@ -112,6 +112,38 @@ fn more_blocks_try_huge_pages_once_one_was_filled() {
     });
 }
 
+/// Blocks of one segment try huge pages while all that try are a quarter of what is held, and beyond
+/// that once such a block was filled.
+#[test]
+fn short_blocks_try_huge_pages_in_a_part_of_what_is_held() {
+    in_child(|| {
+        const N: usize = 7 << 18;
+        // SAFETY: `malloc` takes any size. The blocks are not freed.
+        let block = || unsafe { c::malloc(N) };
+        let tries = |p: *mut u8| tried_of(crate::backend::page::lookup(p).unwrap(), 1) == 1;
+        for _ in 0..200 {
+            let tried = tried::count() + 1;
+            let p = block();
+            let quarter = tried * 4 * SEGMENT <= held::bytes();
+            assert_eq!(tries(p), quarter && tried <= 32, "{tried}");
+        }
+        os::see_filters();
+        let witness = block();
+        assert!(!tries(witness));
+        if density::of(witness.addr(), N).is_none() {
+            return; // The system does not tell.
+        }
+        // SAFETY: the block has as many bytes.
+        unsafe { witness.write_bytes(1, N) };
+        let more = (0..100).take_while(|_| tries(block())).count();
+        assert_eq!(more, 32);
+        // One that does not fill its segment never tries them.
+        // SAFETY: `malloc` takes any size.
+        let partly = unsafe { c::malloc(5 << 18) };
+        assert!(!tries(partly));
+    });
+}
+
 /// Long blocks ask at once. If a program leaves one almost untouched, further ones do so ever more
 /// rarely, and its memory goes back at once. Filled ones end that.
 #[test]
@@ -150,6 +182,7 @@ fn blocks_ask_for_no_huge_pages_where_programs_touch_little_of_them() {
 fn a_block_that_grows_to_be_filled_gets_huge_pages() {
     in_child(|| {
         const MIB: usize = 1 << 20;
+        tried::take(1 << 20); // No block may try them.
         // SAFETY: `p` comes from `malloc` and has MIB bytes. `grown` replaces it, and is freed
         // once.
         let is_thp = |n: usize| unsafe {
