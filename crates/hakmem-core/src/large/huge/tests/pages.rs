@@ -112,8 +112,8 @@ fn more_blocks_try_huge_pages_once_one_was_filled() {
     });
 }
 
-/// Blocks of one segment try huge pages while all that try are a quarter of what is held, and beyond
-/// that once such a block was filled.
+/// Blocks of one segment try huge pages while all that try are a quarter of what is held, and
+/// beyond that once such a block was filled.
 #[test]
 fn short_blocks_try_huge_pages_in_a_part_of_what_is_held() {
     in_child(|| {
