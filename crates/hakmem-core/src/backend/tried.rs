@@ -43,8 +43,6 @@ pub struct Trial {
 
 /// Huge blocks that the program writes before it reads them.
 pub static WRITTEN: Trial = Trial::new(MOST);
-/// Shorter ones, of one segment or two.
-pub static SHORT: Trial = Trial::new(0);
 /// Huge blocks that shall be zero. Programs leave more of such a block untouched.
 pub static ZERO: Trial = Trial::new(MOST / 2);
 /// Segments for slots, where pages of small blocks are a quarter of what is in use.

@@ -212,7 +212,7 @@ fn take_fresh(len: usize, align: usize, wanted: Groups) -> Option<Run> {
 #[inline(never)]
 pub unsafe fn keep(meta: &Meta, kept: &Kept) -> Option<usize> {
     let (len, reserve) = (meta.span.load(Relaxed) as usize, meta.reserve.load(Relaxed) as usize);
-    if wants_look(meta) {
+    if wants_look(meta, len) {
         return None;
     }
     if reserve > len {
@@ -251,7 +251,7 @@ pub unsafe fn free(meta: &Meta) -> usize {
         // are clean (rule 3).
         unsafe { give_clean((run.0, run.1 + len), reserve - len, is_plain(meta)) };
     }
-    let is_sparse = wants_look(meta) && filling::is_sparse(address(run), len * SEGMENT);
+    let is_sparse = wants_look(meta, len) && filling::is_sparse(address(run), len * SEGMENT);
     set_told(meta, UNTOLD);
     CACHED.fetch_add(len * SEGMENT, Relaxed);
     if is_sparse {

@@ -33,9 +33,10 @@ pub(super) fn tried_of(huge: &Meta, len: usize) -> usize {
     if huge.segment().thp.load(Relaxed) == TRIED { len } else { 0 }
 }
 
-/// True if the huge block, which is being freed, asked for huge pages and shall be looked at.
-pub(super) fn wants_look(huge: &Meta) -> bool {
-    huge.segment().is_thp() && filling::wants_look()
+/// True if the huge block, which is being freed, has `len` segments and asked for huge pages, shall
+/// be looked at. Of shorter ones the waste is small.
+pub(super) fn wants_look(huge: &Meta, len: usize) -> bool {
+    len >= LEAST_TRIED && huge.segment().is_thp() && filling::wants_look()
 }
 
 /// The block that was tried has grown, or moves. A program that does so is likely to fill it.
@@ -62,7 +63,7 @@ pub(super) fn ask_at_once(run: Run, n: usize, len: usize, written: bool) -> u8 {
     let trial = if written { &tried::WRITTEN } else { &tried::ZERO };
     let may_try = || match len >= LEAST_TRIED {
         true => trial.may(address(run), len),
-        false => tried::is_small_part(len) || written && tried::SHORT.may(address(run), len),
+        false => tried::is_small_part(len),
     };
     let tries = || n >= len * SEGMENT / 4 * 3 && may_try();
     let asks = Thp::now() == Thp::Auto && (is_filled || tries()) && filling::may_ask();
