@@ -303,7 +303,8 @@ pub unsafe extern "C" fn hakmem_gauges(out: *mut hakmem_gauges) {
 pub unsafe extern "C" fn hakmem_set_limit_callback(
     callback: Option<extern "C" fn(size: usize) -> bool>,
 ) {
-    // SAFETY: the caller promises what the function asks for.
+    // SAFETY: by this function's contract the callback uses nothing that the program may be
+    // changing.
     unsafe { hakmem_core::set_limit_callback(callback) };
 }
 

@@ -47,7 +47,7 @@ unsafe fn set(pid: pid_t, resource: c_int, new: *const rlimit, old: *mut rlimit)
     let call = || unsafe { libc::syscall(libc::SYS_prlimit64, pid, resource, new, old) as c_int };
     // SAFETY: getpid has no preconditions.
     let own = || pid == 0 || pid == unsafe { libc::getpid() };
-    if resource == RLIMIT_AS as c_int && is_readable(new) && own() {
+    if resource == RLIMIT_AS as c_int && own() && is_readable(new) {
         // SAFETY: the kernel has just read the limit there, or the caller says that it is readable.
         // The read needs no alignment.
         let wanted = unsafe { new.read_unaligned() };
@@ -72,14 +72,15 @@ unsafe fn set(pid: pid_t, resource: c_int, new: *const rlimit, old: *mut rlimit)
 }
 
 /// True if a limit can be read at this address: the kernel reads it before it finds that there is
-/// no process -1. Leaves errno alone. A filter may not allow that call: then the caller is
+/// no such resource. Leaves errno alone. A filter may not allow that call: then the caller is
 /// believed.
 fn is_readable(limit: *const rlimit) -> bool {
+    const NO_RESOURCE: c_int = -1;
     let none: *mut rlimit = null_mut();
     let ask = || {
-        // SAFETY: the kernel reads a limit at any address, or refuses. There is no such process, so
-        // nothing changes.
-        unsafe { libc::syscall(libc::SYS_prlimit64, -1, RLIMIT_AS, limit, none) };
+        // SAFETY: the kernel reads a limit at any address, or refuses. There is no such resource,
+        // so nothing changes.
+        unsafe { libc::syscall(libc::SYS_prlimit64, 0, NO_RESOURCE, limit, none) };
         errno::Reason::last().0 != libc::EFAULT
     };
     !limit.is_null() && (c::is_filtered() || errno::preserved(ask))

@@ -65,8 +65,8 @@ fn class_of(layout: Layout) -> Option<usize> {
     if layout.size() > MEDIUM_MAX || layout.align() > 16 {
         return None;
     }
-    let is_exception = cfg!(target_env = "musl") && layout.size() == 56;
-    Some(if layout.align() <= 8 && !is_exception {
+    let may_be_exception = cfg!(target_env = "musl") && layout.size() == 56;
+    Some(if layout.align() <= 8 && !may_be_exception {
         size_class::of8(layout.size())
     } else {
         size_class::of16(layout.size())

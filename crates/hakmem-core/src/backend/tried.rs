@@ -116,8 +116,8 @@ pub fn count() -> usize {
     TRIED.load(Relaxed)
 }
 
-/// True if all that try and so many more segments are at most a quarter of what is held. Then the
-/// waste is small, whatever the program does.
+/// True if all that try and so many more segments are at most a quarter of what is held, and at
+/// most 64 MiB. So the waste is at most that, whatever the program does.
 pub fn is_small_part(segments: usize) -> bool {
     (TRIED.load(Relaxed) + segments) * SEGMENT <= (held::bytes() / 4).min(MOST * SEGMENT)
 }

@@ -23,7 +23,7 @@ use super::probe;
 use super::sampler::Sampler;
 use super::table::{Books, with_books, with_books_at_once};
 use crate::base::sync::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use crate::proto::later;
+use crate::proto::deferred;
 
 /// What a heap keeps of a sample. Its bucket never goes.
 #[derive(Debug, Clone, Copy)]
@@ -121,7 +121,7 @@ static ANY_WAIT: AtomicBool = AtomicBool::new(false);
 /// Has `frees` of samples of a bucket wait, if there is room.
 #[cold]
 fn wait(bucket: usize, frees: u32) {
-    _ = later::put(&WAITING, &ANY_WAIT, bucket as u32, frees);
+    _ = deferred::put(&WAITING, &ANY_WAIT, bucket as u32, frees);
 }
 
 /// Counts the frees that wait, if the books are free. The caller holds no lock.
@@ -135,7 +135,7 @@ pub(super) fn count_waiting() {
 #[cold]
 #[inline(never)]
 fn count_them() {
-    later::take(&WAITING, &ANY_WAIT, |bucket, frees| {
+    deferred::take(&WAITING, &ANY_WAIT, |bucket, frees| {
         let count = |books: &mut Books| books.count_frees(bucket as usize, u64::from(frees));
         if !matches!(with_books_at_once(count), Ok(Some(()))) {
             wait(bucket as usize, frees);

@@ -8,13 +8,13 @@
 //! orders: their heads say which.
 
 pub mod bounds;
+pub mod deferred;
 pub mod guarded;
 pub mod heap_state;
 pub mod hints;
 pub mod id_stack;
 pub mod inbox;
 pub mod journal;
-pub mod later;
 pub mod lock;
 pub mod owner;
 pub mod page_list;

@@ -27,6 +27,7 @@ mod proto;
 
 mod block;
 mod bounds;
+mod deferred;
 mod guarded;
 mod handover;
 mod heap_state;
@@ -34,7 +35,6 @@ mod hints;
 mod id_stack;
 mod inbox;
 mod journal;
-mod later;
 mod lock;
 #[path = "../mistakes/mod.rs"]
 mod mistakes;

@@ -18,7 +18,7 @@ use crate::policy::Thp;
 /// A fresh block of as many segments asks for huge pages at once, if a request fills it.
 const LEAST_THP: usize = 16;
 /// A shorter one of as many segments may try them (`tried`). A still shorter one may while all that
-/// try are a small part of what is held.
+/// try are a quarter of what is held at most.
 const LEAST_TRIED: usize = 3;
 
 /// Notes in a huge block's metadata what hakmem told the kernel of huge pages in some of it:
@@ -34,7 +34,7 @@ pub(super) fn tried_of(huge: &Meta, len: usize) -> usize {
 }
 
 /// True if the huge block, which is being freed, has `len` segments and asked for huge pages, shall
-/// be looked at. Of shorter ones the waste is small.
+/// be looked at. Not a shorter one: it wastes little, and a filter may not allow a look.
 pub(super) fn wants_look(huge: &Meta, len: usize) -> bool {
     len >= LEAST_TRIED && huge.segment().is_thp() && filling::wants_look()
 }

@@ -1,4 +1,4 @@
-//! Counts under names, which threads put aside until a thread can book them.
+//! Deferred counts: threads put them aside, under names, until a thread can book them.
 //!
 //! ```text
 //! put:   adds to the place of the name · sets the flag
@@ -13,7 +13,7 @@
 //!    if a place is not empty: the flag is set after the place (release), and cleared before it
 //!    (acquire).
 //!
-//! Model: `tests/loom/later.rs`.
+//! Model: `tests/loom/deferred.rs`.
 
 use crate::base::sync::{AtomicBool, AtomicU64, Ordering};
 

@@ -1,16 +1,16 @@
 use crate::check;
-use crate::proto::later;
+use crate::proto::deferred;
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicBool, AtomicU64};
 use loom::thread;
 
 /// Two places, and the flag.
-struct Later {
+struct Deferred {
     places: [AtomicU64; 2],
     flag: AtomicBool,
 }
 
-impl Later {
+impl Deferred {
     fn new() -> Arc<Self> {
         Arc::new(Self {
             places: [AtomicU64::new(0), AtomicU64::new(0)],
@@ -19,13 +19,13 @@ impl Later {
     }
 
     fn put(&self, name: u32, count: u32) -> bool {
-        later::put(&self.places, &self.flag, name, count)
+        deferred::put(&self.places, &self.flag, name, count)
     }
 
     /// What is taken under the names 0 to 2.
     fn take(&self) -> [u32; 3] {
         let mut taken = [0; 3];
-        later::take(&self.places, &self.flag, |name, count| {
+        deferred::take(&self.places, &self.flag, |name, count| {
             taken[name as usize] += count;
         });
         taken
@@ -37,16 +37,16 @@ impl Later {
 fn each_count_is_taken_once() {
     check(
         || {
-            let later = Later::new();
+            let deferred = Deferred::new();
             let put = |name, count| {
-                let later = later.clone();
-                thread::spawn(move || assert!(later.put(name, count), "there is a place"))
+                let deferred = deferred.clone();
+                thread::spawn(move || assert!(deferred.put(name, count), "there is a place"))
             };
             let (one, two) = (put(0, 1), put(0, 2));
-            let mut taken = later.take();
+            let mut taken = deferred.take();
             one.join().unwrap();
             two.join().unwrap();
-            let rest = later.take();
+            let rest = deferred.take();
             taken
                 .iter_mut()
                 .zip(rest)
@@ -54,12 +54,12 @@ fn each_count_is_taken_once() {
             assert_eq!(taken, [3, 0, 0]);
         },
         &[
-            "LaterPutsRelaxed",
-            "LaterTakesRelaxed",
-            "LaterStoresTheFlag",
-            "LaterFlagsFirst",
-            "LaterTakesAtAGlance",
-            "LaterPutsAtAGlance",
+            "DeferredPutsRelaxed",
+            "DeferredTakesRelaxed",
+            "DeferredStoresTheFlag",
+            "DeferredFlagsFirst",
+            "DeferredTakesAtAGlance",
+            "DeferredPutsAtAGlance",
         ],
     );
 }
@@ -69,17 +69,17 @@ fn each_count_is_taken_once() {
 fn a_place_has_one_name() {
     check(
         || {
-            let later = Later::new();
+            let deferred = Deferred::new();
             let other = {
-                let later = later.clone();
-                thread::spawn(move || u32::from(later.put(0, u32::MAX)))
+                let deferred = deferred.clone();
+                thread::spawn(move || u32::from(deferred.put(0, u32::MAX)))
             };
-            let second = u32::from(later.put(1, 5));
-            let third = u32::from(later.put(2, 7));
+            let second = u32::from(deferred.put(1, 5));
+            let third = u32::from(deferred.put(2, 7));
             let first = other.join().unwrap();
             assert_eq!(first + second + third, 2, "there are two places");
-            assert!(first == 0 || !later.put(0, 1), "the sum has no room");
-            assert_eq!(later.take(), [first * u32::MAX, second * 5, third * 7]);
+            assert!(first == 0 || !deferred.put(0, 1), "the sum has no room");
+            assert_eq!(deferred.take(), [first * u32::MAX, second * 5, third * 7]);
         },
         &[],
     );
