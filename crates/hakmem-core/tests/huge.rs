@@ -254,14 +254,22 @@ fn little_used_pages() {
     filled.into_iter().for_each(free);
 }
 
-/// Fresh blocks of three segments or more ask although nobody knows whether they are filled, while
-/// all that do have 64 MiB at most.
+/// Fresh blocks ask although nobody knows whether they are filled, while all that do have 64 MiB at
+/// most.
 fn tried() {
     if !has_huge_pages() {
         return;
     }
-    // The request leaves more than a quarter of its segments, or has too few of them.
-    let few = [take(4 * MIB + MIB / 4), take(4 * MIB)];
+    // The request leaves more than a quarter of its only segment.
+    let few = take(MIB + MIB / 4);
+    assert_eq!(asked_for(), 0);
+    // It asks in the segments that it fills, as long as it does not grow.
+    let part = take(4 * MIB + MIB / 4);
+    assert_eq!(asked_for(), 4 * MIB as u64);
+    let part = resize(part, 7 * MIB);
+    assert_eq!(asked_for(), 8 * MIB as u64);
+    free(part);
+    c::trim();
     // A program need not touch what it wants to be zero: such blocks ask up to half of that.
     // SAFETY: any size is allowed.
     let zero = [16, 18, 16].map(|size| unsafe { c::zeroed(size * MIB) });
@@ -270,7 +278,7 @@ fn tried() {
     c::trim();
     assert_eq!(asked_for(), 0);
     let mut blocks = fill(16 * MIB, 48 * MIB);
-    blocks.push(take(15 * MIB));
+    blocks.push(take(15 * MIB + MIB / 2));
     assert_eq!(asked_for(), 64 * MIB as u64);
     blocks.push(take(6 * MIB));
     assert_eq!(asked_for(), 64 * MIB as u64);
@@ -284,7 +292,7 @@ fn tried() {
         free(resize(again, 6 * MIB));
         c::trim();
     }
-    few.into_iter().for_each(free);
+    free(few);
     // Blocks that are likely to be filled ask apart from those.
     let filled = take(64 * MIB - 64);
     let tried = fill(16 * MIB, 64 * MIB);

@@ -22,6 +22,9 @@ use crate::os;
 /// when one is.
 const MOST: usize = 32;
 
+/// So many may try them in a part of what is held, however little that is.
+const FEW: usize = 8;
+
 /// A look at a witness costs some calls. So where witnesses are not full, there is one in ever more
 /// requests, up to so many.
 const LONGEST_PAUSE: usize = 63;
@@ -116,10 +119,11 @@ pub fn count() -> usize {
     TRIED.load(Relaxed)
 }
 
-/// True if all that try and so many more segments are at most a quarter of what is held, and at
-/// most 64 MiB. So the waste is at most that, whatever the program does.
+/// True if all that try and so many more segments are 16 MiB at most, or a quarter of what is held
+/// and 64 MiB at most. So the waste is at most that, whatever the program does.
 pub fn is_small_part(segments: usize) -> bool {
-    (TRIED.load(Relaxed) + segments) * SEGMENT <= (held::bytes() / 4).min(MOST * SEGMENT)
+    (TRIED.load(Relaxed) + segments) * SEGMENT
+        <= (held::bytes() / 4).clamp(FEW * SEGMENT, MOST * SEGMENT)
 }
 
 /// So many segments try huge pages.

@@ -118,6 +118,10 @@ fn growth(heap: &Heap) -> Vec<Block> {
         let size = (1 << 20) * (step + 1) * (step + 2) / 3;
         blocks = blocks.into_iter().map(|b| caller.resize(b, size)).collect();
     }
+    // One that did not ask for huge pages: how much of it is there decides whether it does.
+    if let Some(block) = caller.alloc(5 << 18) {
+        blocks.push(caller.resize(block, 5 << 20));
+    }
     // One that takes what these left, and is cleared.
     blocks.extend(caller.zeroed(9 << 20));
     blocks

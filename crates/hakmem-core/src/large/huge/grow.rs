@@ -76,8 +76,10 @@ unsafe fn grow(
         return None;
     }
     if meta.segment().is_thp() {
-        if room > reserve {
-            os::want_thp(address((run.0, run.1 + reserve)), (room - reserve) * SEGMENT);
+        // A block that is tried may have asked in a part.
+        let told = if tried_of(meta, len) != 0 { 0 } else { reserve };
+        if room > told {
+            os::want_thp(address((run.0, run.1 + told)), (room - told) * SEGMENT);
         }
     } else if is_dense(run, len) {
         ask_for_thp(meta, run, room);

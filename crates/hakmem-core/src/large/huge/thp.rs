@@ -9,6 +9,7 @@
 use super::address;
 use crate::backend::arena::{Run, SEGMENT};
 use crate::backend::filling;
+use crate::backend::held;
 use crate::backend::page::{Meta, THP, TRIED, UNTOLD};
 use crate::backend::tried;
 use crate::base::sync::Ordering::Relaxed;
@@ -17,9 +18,12 @@ use crate::policy::Thp;
 
 /// A fresh block of as many segments asks for huge pages at once, if a request fills it.
 const LEAST_THP: usize = 16;
-/// A shorter one of as many segments may try them (`tried`). A still shorter one may while all that
-/// try are a quarter of what is held at most.
+/// A shorter one of as many segments may try them (`tried`). A still shorter one may try them only
+/// while what tries is a small part of what is held.
 const LEAST_TRIED: usize = 3;
+/// Blocks ask in a part while the process holds so much: at most 4,096 of them, as each has two
+/// segments. Linux allows a process 65,530 maps.
+const MOST_HELD: usize = 8192 * SEGMENT;
 
 /// Notes in a huge block's metadata what hakmem told the kernel of huge pages in some of it:
 /// `UNTOLD`, `THP`, or `TRIED` if the count of `tried` has each segment of the block. Writes no
@@ -54,10 +58,21 @@ pub(super) fn is_filled_by(n: usize, len: usize) -> bool {
     len >= LEAST_THP && n >= len * SEGMENT / 8 * 7
 }
 
-/// Asks for huge pages for a fresh block of `n` bytes in `run`, of `len` segments, or tries them,
-/// if that is likely to be no waste. Returns what it told the kernel. `written`: the program will
-/// write the block before it reads it. A block that shall be zero may only try them, and has less
-/// room for that.
+/// How many segments a block of `n` bytes in `len` segments asks for if it tries huge pages: the
+/// first ones, of which it fills three quarters each. The rest is a map of its own then. So in a
+/// process that holds much, it is all or none.
+fn filled_part(n: usize, len: usize) -> usize {
+    match held::bytes() <= MOST_HELD {
+        true => (n + SEGMENT / 4) / SEGMENT,
+        false if n >= len * SEGMENT / 4 * 3 => len,
+        false => 0,
+    }
+}
+
+/// Asks for huge pages for a fresh block of `n` bytes in `run`, of `len` segments, or tries them in
+/// the segments that it fills, if that is likely to be no waste. Returns what it told the kernel.
+/// `written`: the program will write the block before it reads it. A block that shall be zero may
+/// only try them, and has less room for that.
 pub(super) fn ask_at_once(run: Run, n: usize, len: usize, written: bool) -> u8 {
     let is_filled = written && is_filled_by(n, len);
     let trial = if written { &tried::WRITTEN } else { &tried::ZERO };
@@ -65,9 +80,10 @@ pub(super) fn ask_at_once(run: Run, n: usize, len: usize, written: bool) -> u8 {
         true => trial.may(address(run), len),
         false => tried::is_small_part(len),
     };
-    let tries = || n >= len * SEGMENT / 4 * 3 && may_try();
+    let part = if is_filled { len } else { filled_part(n, len) };
+    let tries = || part > 0 && may_try();
     let asks = Thp::now() == Thp::Auto && (is_filled || tries()) && filling::may_ask();
-    if !asks || !os::want_thp(address(run), len * SEGMENT) {
+    if !asks || !os::want_thp(address(run), part * SEGMENT) {
         return UNTOLD;
     }
     if is_filled {
