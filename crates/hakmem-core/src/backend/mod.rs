@@ -7,6 +7,7 @@ pub(crate) mod arena;
 pub(crate) mod check;
 pub(crate) mod density;
 pub(crate) mod filling;
+pub(crate) mod first_touch;
 pub(crate) mod foreign;
 pub(crate) mod held;
 pub(crate) mod lately;

@@ -74,9 +74,7 @@ pub fn make(me: u32) -> Option<&'static SharedHeap> {
         &*heap
     };
     let made_before = MADE.fetch_add(1, Relaxed);
-    if made_before == 1 {
-        segment::note_several_heaps();
-    }
+    segment::note_heap();
     heap.begin(made_before);
     let heap = heap.shared();
     // Before a thread that tidies idle heaps can find it. That thread would hold the heap, and this

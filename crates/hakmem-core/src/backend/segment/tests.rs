@@ -1,13 +1,13 @@
 //! Unit tests of what segments hold together.
 
 use super::home::Home;
-use super::totals::small_segments;
+use super::totals::{in_use, small_segments};
 use super::{claim_fresh, expected_dirty_bytes, note_small, refuse_thp, signed_dirty_bytes, thp};
 use crate::api::c;
 use crate::backend::arena::SLOT;
-use crate::backend::density;
 use crate::backend::nodes::Groups;
 use crate::backend::page::{self, NOT_THP, THP, TRIED, UNTOLD};
+use crate::backend::{density, first_touch};
 use crate::base::sync::Ordering::Relaxed;
 use crate::testing::in_child;
 
@@ -89,6 +89,26 @@ fn medium_blocks_get_huge_pages_where_the_program_fills_them() {
             let here = (&raw const trying).addr() & !(SLOT - 1);
             let tells = density::of(here, 1).is_some();
             assert_eq!(trying > (8 << 20) / N, fills && tells, "{trying}");
+        });
+    }
+}
+
+/// Where system pages are dear, a fresh segment tries huge pages, whatever lies in it, once the
+/// process has two for each heap.
+#[test]
+fn fresh_segments_try_huge_pages_where_system_pages_are_dear() {
+    for is_dear in [true, false] {
+        in_child(|| {
+            let ns = if is_dear { 50_000 } else { 1000 };
+            (0..16).for_each(|_| first_touch::note(ns, 1, false));
+            let heaps = in_use() / 2 + 2;
+            thp::HEAPS.store(heaps, Relaxed);
+            for n in [5, 1, 8, 5, 1, 8] {
+                let page = claim_fresh(n, Groups::ALL).expect("memory").0;
+                let tries = page.segment().thp.load(Relaxed) == TRIED;
+                assert_eq!(tries, is_dear && in_use() >= 2 * heaps, "{n} slots");
+            }
+            assert!(in_use() > 2 * heaps);
         });
     }
 }

@@ -12,8 +12,8 @@ use super::totals::small_segments;
 use super::{TOTALS, head_of, rebin};
 use crate::backend::arena::{self, SEGMENT};
 use crate::backend::page::{Meta, NOT_THP, THP, TRIED, UNTOLD};
-use crate::backend::tried;
-use crate::base::sync::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use crate::backend::{first_touch, tried};
+use crate::base::sync::{AtomicUsize, Ordering::Relaxed};
 use crate::os;
 use crate::policy::{self, Thp};
 
@@ -29,13 +29,13 @@ pub(super) const MOST_UNTOLD: usize = 8192;
 /// The most of them in any case. The kernel may fill the holes of further ones again.
 pub(super) const MOST: usize = 2 * MOST_UNTOLD;
 
-/// True if the process has had several heaps.
+/// The most heaps that the process had at a time.
 #[unsafe(link_section = ".data.hakmem")]
-static SEVERAL_HEAPS: AtomicBool = AtomicBool::new(false);
+pub(super) static HEAPS: AtomicUsize = AtomicUsize::new(0);
 
-/// The process has had several heaps.
-pub fn note_several_heaps() {
-    SEVERAL_HEAPS.store(true, Relaxed);
+/// The process has one more heap.
+pub fn note_heap() {
+    HEAPS.fetch_add(1, Relaxed);
 }
 
 /// Asks for huge pages for a fresh segment, if that pays. Of many threads' little-used pages,
@@ -45,7 +45,8 @@ pub fn note_several_heaps() {
 /// Programs need not write all of a large or medium block. So any other segment asks up to a bound
 /// (`tried`) if pages are a quarter of what is in use. Else it asks only if others like it were
 /// found full; in a process of several heaps, of which one says nothing of the others, a segment
-/// for a page does so only if the pages are carved, too.
+/// for a page does so only if the pages are carved, too. Where system pages are dear
+/// (`first_touch`), any segment asks up to the bound once there are two for each heap.
 pub(super) fn choose_thp(head: &Meta, n: u32) {
     let from = policy::THP_FROM_SEGMENTS.get() as usize;
     let choice = Thp::now();
@@ -54,7 +55,8 @@ pub(super) fn choose_thp(head: &Meta, n: u32) {
     let in_use = TOTALS.in_use.load(Relaxed);
     let is_page = n == 1 || n == PAGE_SLOTS;
     let half = |part: usize, whole: usize| part * 2 >= whole;
-    let has_several_heaps = SEVERAL_HEAPS.load(Relaxed);
+    let heaps = HEAPS.load(Relaxed);
+    let has_several_heaps = heaps > 1;
     let is_carved = match has_several_heaps {
         false => half(carved, small * SEGMENT),
         true => carved * 4 >= small * SEGMENT * 3,
@@ -62,14 +64,15 @@ pub(super) fn choose_thp(head: &Meta, n: u32) {
     let asks = choice == Thp::Auto && is_carved;
     let is_filled = is_page && small >= from && half(small, in_use);
     let at = head.start().addr();
+    let may_try = || match is_page {
+        _ if asks && small * 4 >= in_use => tried::SMALL.may(at, 1),
+        true => (asks || !has_several_heaps) && tried::PAGES.may(at, 1),
+        false => tried::LARGE.may(at, 1),
+    };
+    let is_dear = || first_touch::is_dear() && in_use >= 2 * heaps && tried::SMALL.has_room(1);
     let tries = choice == Thp::Auto
         && !(asks && is_filled)
-        && in_use > from + 1
-        && match is_page {
-            _ if asks && small * 4 >= in_use => tried::SMALL.may(at, 1),
-            true => (asks || !has_several_heaps) && tried::PAGES.may(at, 1),
-            false => tried::LARGE.may(at, 1),
-        };
+        && (is_dear() || in_use > from + 1 && may_try());
     let wanted = choice == Thp::Always || asks && is_filled || tries;
     let told = &head.segment().thp;
     if wanted && os::want_thp(at, SEGMENT) {

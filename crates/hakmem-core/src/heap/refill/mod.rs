@@ -5,7 +5,7 @@ pub(in crate::heap) mod share;
 
 use crate::backend::arena::SLOT;
 use crate::backend::page::{Block, Meta, PageState};
-use crate::backend::{check, held, segment};
+use crate::backend::{check, first_touch, held, segment};
 use crate::base::size_class::{CLASSES, FIRST_LONG, SIZES, span_of};
 use crate::heap::counts::HeapEvent;
 use crate::heap::reclaim::{holes, parked};
@@ -17,6 +17,10 @@ use core::ptr::{NonNull, null_mut};
 
 /// A heap that has claimed more pages of a class than this faults fresh ones in as a whole.
 const FILLED: u32 = 4;
+
+/// A heap that has as many pages times the first touch of a fresh one. A program that needs few has
+/// no use for the answer.
+const TOUCHED: u32 = 4;
 
 /// The largest number of bytes that are carved at a time.
 const CARVE_MOST: u32 = 16 << 10;
@@ -335,6 +339,8 @@ impl Heap {
             let from = policy::POPULATE_FROM_PAGES.get();
             if zero && span == 1 && fills_pages && from != 0 && self.pages.get() >= from {
                 self.populate(page);
+            } else if zero && self.pages.get() >= TOUCHED {
+                self.touch(page);
             }
             (page, zero)
         };
@@ -349,8 +355,19 @@ impl Heap {
     }
 
     pub(in crate::heap) fn populate(&self, page: &Meta) {
-        if !page.segment().is_thp() {
-            os::populate(page.start().addr(), SLOT);
+        if page.segment().is_thp() {
+            return self.touch(page);
         }
+        first_touch::timed(SLOT / os::page_size(), false, || {
+            os::populate(page.start().addr(), SLOT);
+        });
+    }
+
+    /// Touches the first bytes of a zero page of this heap.
+    fn touch(&self, page: &Meta) {
+        first_touch::timed(1, page.segment().is_thp(), || {
+            // SAFETY: the heap owns the page, and no one uses it yet. It is zero as before.
+            unsafe { page.start().write_volatile(0) };
+        });
     }
 }

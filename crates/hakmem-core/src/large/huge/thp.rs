@@ -8,10 +8,9 @@
 
 use super::address;
 use crate::backend::arena::{Run, SEGMENT};
-use crate::backend::filling;
-use crate::backend::held;
 use crate::backend::page::{Meta, THP, TRIED, UNTOLD};
 use crate::backend::tried;
+use crate::backend::{filling, first_touch, held};
 use crate::base::sync::Ordering::Relaxed;
 use crate::os;
 use crate::policy::Thp;
@@ -63,6 +62,7 @@ pub(super) fn is_filled_by(n: usize, len: usize) -> bool {
 /// process that holds much, it is all or none.
 fn filled_part(n: usize, len: usize) -> usize {
     match held::bytes() <= MOST_HELD {
+        true if first_touch::is_dear() => (n + SEGMENT / 2) / SEGMENT,
         true => (n + SEGMENT / 4) / SEGMENT,
         false if n >= len * SEGMENT / 4 * 3 => len,
         false => 0,

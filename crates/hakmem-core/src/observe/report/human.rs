@@ -28,11 +28,12 @@ impl Display for Bytes {
     }
 }
 
-/// Writes the lines: totals, the hard limit, decisions, then a table of the classes with the most
-/// allocations.
+/// Writes the lines: totals, the hard limit, what fresh memory costs, decisions, then a table of
+/// the classes with the most allocations.
 pub fn write(out: &mut impl Write, figures: &Figures, pid: i32) -> fmt::Result {
     totals(out, &figures.stats, &figures.usage, figures.resident_bytes, pid)?;
     limit(out)?;
+    first_touch(out)?;
     decisions(out)?;
     program_heaps(out, figures)?;
     classes(out, figures)
@@ -50,6 +51,24 @@ fn limit(out: &mut impl Write) -> fmt::Result {
         None => out.write_str(", no hard limit now")?,
     }
     writeln!(out, "; requests refused: {}", limit.refused)
+}
+
+/// Writes what fresh memory costs, if that is why it tries huge pages.
+fn first_touch(out: &mut impl Write) -> fmt::Result {
+    let touch = stats::first_touch();
+    if !touch.is_dear {
+        return Ok(());
+    }
+    let us = |ns: u64| (ns + 500) / 1000;
+    write!(
+        out,
+        "hakmem: fresh memory is dear here: {} µs a system page",
+        us(touch.system_page_ns)
+    )?;
+    if touch.huge_page_ns != 0 {
+        write!(out, ", {} µs a huge page", us(touch.huge_page_ns))?;
+    }
+    out.write_str(". So more of it tries huge pages\n")
 }
 
 /// Writes what mode `learn` changed, and what the round would have cost with either value.

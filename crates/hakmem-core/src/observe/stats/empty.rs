@@ -1,6 +1,6 @@
 //! Stands for `read` where hakmem does not serve: there is nothing to read.
 
-use super::{Decision, Gauges, Limit, ProgramHeap, Site, Snapshot, ThreadHeap};
+use super::{Decision, FirstTouch, Gauges, Limit, ProgramHeap, Site, Snapshot, ThreadHeap};
 use core::iter;
 
 pub const SEGMENT_BYTES: usize = 2 << 20;
@@ -31,6 +31,10 @@ pub fn program_allocations() -> u64 {
 
 pub fn limit() -> Limit {
     Limit::default()
+}
+
+pub fn first_touch() -> FirstTouch {
+    FirstTouch::default()
 }
 
 pub fn foreign_sites() -> impl Iterator<Item = Site> {

@@ -1,8 +1,8 @@
 //! The names of all figures. Reports, and the feature `serde`, take the names from here.
 
 use super::{
-    Class, Decision, HeapUse, HeapWalk, Limit, ProgramHeap, SEGMENT_BYTES, Snapshot, Stats,
-    Syscall, ThreadHeap,
+    Class, Decision, FirstTouch, HeapUse, HeapWalk, Limit, ProgramHeap, SEGMENT_BYTES, Snapshot,
+    Stats, Syscall, ThreadHeap,
 };
 
 /// A figure and its name.
@@ -77,6 +77,12 @@ impl Limit {
     }
 }
 
+impl FirstTouch {
+    pub(crate) fn figures(&self) -> [Named; 2] {
+        [("system_page_ns", self.system_page_ns), ("huge_page_ns", self.huge_page_ns)]
+    }
+}
+
 impl Snapshot {
     /// The figures of the process, without those that the system keeps. `stats` are this
     /// snapshot's.
@@ -89,7 +95,8 @@ impl Snapshot {
         ];
         let limit = super::read::limit().figures();
         let of_heap = self.heap_walk().figures();
-        stats.figures().into_iter().chain(of_heap).chain(others).chain(limit)
+        let touch = super::read::first_touch().figures();
+        stats.figures().into_iter().chain(of_heap).chain(others).chain(limit).chain(touch)
     }
 
     /// The classes with an allocation, a free or a page.

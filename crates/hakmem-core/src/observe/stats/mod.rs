@@ -129,6 +129,19 @@ pub(crate) struct Limit {
     pub refused: u64,
 }
 
+/// What the first touch of fresh memory costs: the means in ns. 0: too few were seen.
+#[derive(Clone, Copy, Default)]
+#[cfg_attr(
+    not(any(feature = "serde", feature = "reports")),
+    allow(dead_code, reason = "figures of reports")
+)]
+pub(crate) struct FirstTouch {
+    pub system_page_ns: u64,
+    pub huge_page_ns: u64,
+    /// True if fresh memory tries huge pages because of that.
+    pub is_dear: bool,
+}
+
 /// The figures of a class that a pass of the purge moves from one counter to another. They are read
 /// while no pass runs.
 #[derive(Debug, Clone, Copy, Default)]
@@ -370,6 +383,12 @@ pub fn decided() -> u64 {
 #[cfg(feature = "reports")]
 pub(crate) fn limit() -> Limit {
     read::limit()
+}
+
+/// What the first touch of fresh memory costs. O(1).
+#[cfg(feature = "reports")]
+pub(crate) fn first_touch() -> FirstTouch {
+    read::first_touch()
 }
 
 /// The totals of the process: [`Snapshot::process`].

@@ -16,8 +16,8 @@ pub use crate::policy::learner::moves::is_on as is_learning;
 pub use gauges::gauges;
 
 use self::class::Free;
-use super::{CLASSES, Limit, ProgramHeap, Site, Snapshot, ThreadHeap};
-use crate::backend::{foreign, held};
+use super::{CLASSES, FirstTouch, Limit, ProgramHeap, Site, Snapshot, ThreadHeap};
+use crate::backend::{first_touch, foreign, held};
 use crate::heap::reclaim::parked;
 use crate::heap::{Heap, all::all_heaps, pool, shared::SharedHeap};
 use crate::policy::learner::decisions::JOURNAL;
@@ -129,6 +129,16 @@ pub fn limit() -> Limit {
         hard: (hard != usize::MAX).then_some(hard as u64),
         refused: held::refused() as u64,
     }
+}
+
+/// What the first touch of fresh memory costs.
+#[cfg_attr(
+    not(any(feature = "serde", feature = "reports")),
+    allow(dead_code, reason = "figures of reports")
+)]
+pub fn first_touch() -> FirstTouch {
+    let [system_page_ns, huge_page_ns] = first_touch::means();
+    FirstTouch { system_page_ns, huge_page_ns, is_dear: first_touch::is_dear() }
 }
 
 /// Call sites that freed foreign pointers.

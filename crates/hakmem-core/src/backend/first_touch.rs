@@ -1,0 +1,113 @@
+//! What the first touch of fresh memory costs on this machine.
+//!
+//! The kernel has a system page ready within 2 µs, as a rule. But a virtual machine whose host must
+//! find the memory first may take 50. A huge page then costs as much as ten system pages. So where
+//! system pages are dear, hakmem asks for huge pages in memory of which it does not know yet
+//! whether the program fills it.
+//!
+//! Rules
+//! 1. All words are hints. Threads may lose each other's changes.
+
+use super::arena::SEGMENT;
+use crate::base::sync::{AtomicUsize, Ordering::Relaxed};
+use crate::os;
+
+/// Touches that decide: the mean is that of about so many.
+const ENOUGH: usize = 16;
+/// One touch counts as so many ns at most: the thread may have lost the processor meanwhile.
+const MOST_NS: usize = 32_000;
+/// A first touch in a segment that asked for huge pages was that of a huge page if it took longer.
+const LEAST_HUGE_NS: usize = 20_000;
+/// What a huge page is taken to cost before one was seen.
+const USUAL_HUGE_NS: usize = 250_000;
+/// System pages are dear if those of a segment cost so many times as much as a huge page. Where
+/// hosts have the memory ready, they cost three to four times as much.
+const DEAR: usize = 8;
+
+/// The mean time of touches, in ns.
+struct Cost {
+    mean: AtomicUsize,
+    seen: AtomicUsize,
+}
+
+impl Cost {
+    const fn new(ns: usize) -> Self {
+        Self { mean: AtomicUsize::new(ns), seen: AtomicUsize::new(0) }
+    }
+
+    fn note(&self, ns: usize) {
+        let seen = (self.seen.load(Relaxed) + 1).min(ENOUGH);
+        let mean = self.mean.load(Relaxed);
+        self.mean.store((mean * (seen - 1) + ns) / seen, Relaxed);
+        self.seen.store(seen, Relaxed);
+    }
+}
+
+#[unsafe(link_section = ".data.hakmem")]
+static SYSTEM_PAGE: Cost = Cost::new(0);
+#[unsafe(link_section = ".data.hakmem")]
+static HUGE_PAGE: Cost = Cost::new(USUAL_HUGE_NS);
+
+/// True if system pages are dear here.
+pub fn is_dear() -> bool {
+    let all = SYSTEM_PAGE.mean.load(Relaxed) * (SEGMENT / os::page_size());
+    SYSTEM_PAGE.seen.load(Relaxed) == ENOUGH && all >= DEAR * HUGE_PAGE.mean.load(Relaxed)
+}
+
+/// The mean times in ns: of a system page, and of a huge page. 0: too few were seen.
+#[cfg_attr(
+    not(any(feature = "serde", feature = "reports")),
+    allow(dead_code, reason = "figures of reports")
+)]
+pub fn means() -> [u64; 2] {
+    [(&SYSTEM_PAGE, ENOUGH), (&HUGE_PAGE, 1)].map(|(cost, least)| {
+        if cost.seen.load(Relaxed) < least { 0 } else { cost.mean.load(Relaxed) as u64 }
+    })
+}
+
+/// Runs `touch`, which is the first to touch `pages` system pages, and notes what it took. `asked`:
+/// they may be a part of a huge page. Only `libhakmem` takes the time: a clock may be a system
+/// call, which a filter that hakmem does not know may not allow.
+pub fn timed(pages: usize, asked: bool, touch: impl FnOnce()) {
+    if !os::sees_filters() || os::is_filtered() {
+        return touch();
+    }
+    let begin = os::now_ns();
+    touch();
+    note(os::now_ns().saturating_sub(begin) as usize, pages, asked);
+}
+
+/// The first touch of `pages` system pages took so many ns. `asked` as in [`timed`].
+pub(in crate::backend) fn note(ns: usize, pages: usize, asked: bool) {
+    if !asked {
+        SYSTEM_PAGE.note((ns / pages).min(MOST_NS));
+    } else if ns >= LEAST_HUGE_NS {
+        HUGE_PAGE.note(ns);
+    }
+}
+
+#[cfg(all(test, not(any(loom, miri, shuttle))))]
+mod tests {
+    use super::*;
+    use crate::testing::in_child;
+
+    /// The costs are the process's.
+    #[test]
+    fn system_pages_are_dear_if_a_huge_page_costs_little_beside_them() {
+        in_child(|| {
+            let after = |touches: &[(usize, usize, bool)]| {
+                touches.iter().for_each(|&(ns, pages, asked)| note(ns, pages, asked));
+                is_dear()
+            };
+            assert!(!after(&[(50_000, 1, false); ENOUGH - 1]), "too few were seen");
+            assert!(after(&[(50_000, 1, false)]));
+            assert!(!after(&[(1500, 1, false); 100]), "a host has them ready");
+            assert!(!after(&[(10_000_000, 1, false)]), "the thread may have been away");
+            assert!(!after(&[(16 * 1500, 16, false); 100]));
+            assert!(after(&[(16 * 20_000, 16, false); 30]));
+            assert!(after(&[(1000, 1, true); 30]), "others have touched the huge page");
+            assert!(!after(&[(5_000_000, 1, true); 30]), "huge pages are as dear");
+            assert!(after(&[(300_000, 1, true); 100]));
+        });
+    }
+}
