@@ -352,6 +352,19 @@ fn a_reserve_lasts_under_a_filter_that_allows_no_call() {
     );
 }
 
+/// A request beyond the bound makes nothing resident.
+#[test]
+fn no_heap_reserves_more_than_512_mib() {
+    alone("no_heap_reserves_more_than_512_mib", || {
+        let heap = Heap::named("greedy");
+        heap.reserve(2 * MIB).unwrap();
+        for more in [usize::MAX, 511 * MIB] {
+            assert!(heap.reserve(more).is_err());
+            assert_eq!(heap.stats().reserved_bytes, 2 * MIB as u64);
+        }
+    });
+}
+
 /// What a heap reserved goes back with it, and the next one gets it.
 #[test]
 fn a_reserve_goes_back_with_its_heap() {

@@ -73,11 +73,15 @@ fn first_run(free: u32, span: u32) -> Option<u32> {
 }
 
 impl ProgramHeap {
-    /// Claims segments for `bytes` more bytes, and makes them resident. An error: nothing was
-    /// reserved but what `Figures::reserved` says. O(bytes).
+    /// Claims segments for `bytes` more bytes, and makes them resident. An error: the heap would have
+    /// too many, or there is no memory. In the second case what was reserved stays. O(bytes).
     pub fn reserve(&'static self, bytes: usize) -> Result<(), Refusal> {
         let locked = self.lock()?;
-        for _ in 0..bytes.div_ceil(SEGMENT) {
+        let more = bytes.div_ceil(SEGMENT);
+        if more > SEGMENTS - self.reserve.len.get() {
+            return Err(Refusal::Memory);
+        }
+        for _ in 0..more {
             locked.reserve_segment()?;
         }
         Ok(())

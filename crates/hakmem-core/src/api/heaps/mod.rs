@@ -294,8 +294,8 @@ impl Heap {
 
     /// Takes memory for `bytes` bytes more, in steps of 2 MiB, and makes it resident. From then on
     /// the heap makes no system call as long as its blocks of up to 1 MiB fit in there, after a
-    /// reset too. An error: there is no memory, or the heap has reserved 512 MiB. What was reserved
-    /// before the error stays. O(bytes).
+    /// reset too. An error: the heap would have reserved more than 512 MiB, and nothing changes; or
+    /// there is no memory, and what was reserved before that stays. O(bytes).
     ///
     /// Pages of blocks of one size have 64 KiB each, and 512 KiB for blocks of more than 8 KiB. So
     /// a heap with blocks of many sizes needs more than the sum of their bytes.

@@ -55,10 +55,7 @@ fn limit(out: &mut impl Write) -> fmt::Result {
 
 /// Writes what fresh memory costs, if that is why it tries huge pages.
 fn first_touch(out: &mut impl Write) -> fmt::Result {
-    let touch = stats::first_touch();
-    if !touch.is_dear {
-        return Ok(());
-    }
+    let Some(touch) = stats::dear_first_touch() else { return Ok(()) };
     let us = |ns: u64| (ns + 500) / 1000;
     write!(
         out,

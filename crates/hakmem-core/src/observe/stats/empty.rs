@@ -37,6 +37,11 @@ pub fn first_touch() -> FirstTouch {
     FirstTouch::default()
 }
 
+#[cfg(feature = "reports")]
+pub fn is_dear() -> bool {
+    false
+}
+
 pub fn foreign_sites() -> impl Iterator<Item = Site> {
     iter::empty()
 }

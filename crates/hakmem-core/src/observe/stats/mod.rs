@@ -138,8 +138,6 @@ pub(crate) struct Limit {
 pub(crate) struct FirstTouch {
     pub system_page_ns: u64,
     pub huge_page_ns: u64,
-    /// True if fresh memory tries huge pages because of that.
-    pub is_dear: bool,
 }
 
 /// The figures of a class that a pass of the purge moves from one counter to another. They are read
@@ -385,10 +383,11 @@ pub(crate) fn limit() -> Limit {
     read::limit()
 }
 
-/// What the first touch of fresh memory costs. O(1).
+/// What the first touch of fresh memory costs, if fresh memory tries huge pages because of that.
+/// O(1).
 #[cfg(feature = "reports")]
-pub(crate) fn first_touch() -> FirstTouch {
-    read::first_touch()
+pub(crate) fn dear_first_touch() -> Option<FirstTouch> {
+    read::is_dear().then(read::first_touch)
 }
 
 /// The totals of the process: [`Snapshot::process`].

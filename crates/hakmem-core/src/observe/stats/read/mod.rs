@@ -138,7 +138,13 @@ pub fn limit() -> Limit {
 )]
 pub fn first_touch() -> FirstTouch {
     let [system_page_ns, huge_page_ns] = first_touch::means();
-    FirstTouch { system_page_ns, huge_page_ns, is_dear: first_touch::is_dear() }
+    FirstTouch { system_page_ns, huge_page_ns }
+}
+
+/// True if fresh memory tries huge pages because of what it costs.
+#[cfg(feature = "reports")]
+pub fn is_dear() -> bool {
+    first_touch::is_dear()
 }
 
 /// Call sites that freed foreign pointers.
