@@ -292,8 +292,8 @@ void hakmem_heap_set_limit(struct hakmem_heap *heap, size_t limit);
 
 // Takes memory for `bytes` bytes more, in steps of 2 MiB and up to 512 MiB in all, and makes it
 // resident. From then on the heap makes no system call as long as its blocks of up to 1 MiB fit in
-// there. Returns 0, or -1 with errno ENOMEM. Beyond 512 MiB nothing changes. If there is no memory,
-// what was reserved before stays.
+// there. Returns 0, or -1 with errno ENOMEM. Beyond 512 MiB nothing changes. If there is no
+// memory, what was reserved before stays.
 //
 // # Safety
 // `heap` is NULL or from hakmem_heap_new.

@@ -73,8 +73,8 @@ fn first_run(free: u32, span: u32) -> Option<u32> {
 }
 
 impl ProgramHeap {
-    /// Claims segments for `bytes` more bytes, and makes them resident. An error: the heap would have
-    /// too many, or there is no memory. In the second case what was reserved stays. O(bytes).
+    /// Claims segments for `bytes` more bytes, and makes them resident. An error: the heap would
+    /// have too many, or there is no memory. In the second case what was reserved stays. O(bytes).
     pub fn reserve(&'static self, bytes: usize) -> Result<(), Refusal> {
         let locked = self.lock()?;
         let more = bytes.div_ceil(SEGMENT);
