@@ -30,6 +30,9 @@ pub struct Figures {
     pub major_faults: u64,
     #[serde(default)]
     pub foreign_frees: u64,
+    /// By the hard limit. An older library does not say.
+    #[serde(default)]
+    pub refused: u64,
     pub syscalls: Vec<Syscall>,
 }
 

@@ -72,6 +72,7 @@ struct Totals {
     frees: u64,
     program_allocations: u64,
     foreign_frees: u64,
+    refused: u64,
     live: Peak,
     resident: Peak,
     minor_faults: u64,
@@ -135,6 +136,7 @@ impl Totals {
             add(&mut totals.frees, figures.frees);
             add(&mut totals.program_allocations, figures.program_allocations);
             add(&mut totals.foreign_frees, figures.foreign_frees);
+            add(&mut totals.refused, figures.refused);
             totals.live.add(figures.peak_live_bytes_upper_bound);
             let resident = figures.peak_resident_kib.saturating_mul(1024);
             totals.resident.add(resident);
@@ -227,6 +229,10 @@ impl Page {
         }
         if totals.foreign_frees > 0 {
             self.row("foreign frees", grouped(totals.foreign_frees));
+        }
+        if totals.refused > 0 {
+            let refused = counted(totals.refused, "request", "requests");
+            self.row("hard limit", format!("{refused} refused"));
         }
     }
 

@@ -43,6 +43,31 @@ fn of_a_program() {
     assert!(allocations >= 100_000, "{row}");
 }
 
+/// `stat` and `run --stats` say what the hard limit refused.
+#[test]
+fn of_a_program_at_its_limit() {
+    for (words, limit) in [
+        (["stat", "--lib"], "64.0 MiB held; requests refused: 1"),
+        (["run", "--stats"], "1 request refused"),
+    ] {
+        let mut command = hakmem();
+        command.arg(words[0]);
+        match words[1] {
+            "--lib" => command.arg("--lib").arg(&*HAKMEM),
+            _ => command.arg("--lib").arg(&*HAKMEM).arg(words[1]),
+        };
+        command.args(["--", "python3", "-c"]);
+        command.arg("try: bytearray(200_000_000)\nexcept MemoryError: print('refused')");
+        let output = command.env("HAKMEM_HARD_LIMIT_MIB", "64").output().unwrap();
+        assert_ended(&output, 0, "refused\n");
+        let text = stderr(&output);
+        let mut rows = text.lines().map(str::trim);
+        let row = rows.find(|line| line.starts_with("hard limit"));
+        let row = row.unwrap_or_else(|| panic!("no limit in {text}"));
+        assert!(row.ends_with(limit), "{row}");
+    }
+}
+
 /// A heap tells the process's total of live bytes in steps of 1 MiB. A small program has told
 /// nothing yet.
 #[test]

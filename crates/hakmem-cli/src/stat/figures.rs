@@ -42,6 +42,14 @@ pub struct Moment {
     pub slotted_segments: u64,
     pub huge_segments: u64,
     pub cached_segments: u64,
+    /// What counts against the hard limit, the limit, and the requests that it refused. 0 in the
+    /// reports of a hakmem that does not say it, and in what `top` reads.
+    #[serde(default)]
+    pub held_bytes: u64,
+    #[serde(default)]
+    pub hard_limit_bytes: u64,
+    #[serde(default)]
+    pub refused: u64,
     pub peak_resident_kib: u64,
     pub minor_faults: u64,
     pub major_faults: u64,

@@ -77,6 +77,7 @@ fn totals(m: &Moment, doubt: Option<String>) -> Vec<[String; 2]> {
         "thread heaps",
         format!("{} made", grouped(m.heaps)),
     )]));
+    rows.extend(hard_limit(m));
     if m.foreign_frees > 0 {
         rows.extend(named([("foreign frees", grouped(m.foreign_frees))]));
     }
@@ -169,6 +170,21 @@ fn memory(m: &Moment) -> Vec<[String; 2]> {
         ),
         ("slots of 64 KiB", slots(m)),
     ])
+}
+
+/// How far the hard limit is away, if there is one or was one that refused something.
+fn hard_limit(m: &Moment) -> Option<[String; 2]> {
+    let held = bytes(m.held_bytes);
+    let refused = grouped(m.refused);
+    let said = match m.hard_limit_bytes {
+        0 if m.refused == 0 => return None,
+        0 => format!("none now, {held} held; requests refused: {refused}"),
+        hard => format!(
+            "{held} of {} held; requests refused: {refused}",
+            bytes(hard)
+        ),
+    };
+    Some(["hard limit".to_owned(), said])
 }
 
 /// Live bytes, now and at most. Blocks that were freed and are on their way count as live. They are
