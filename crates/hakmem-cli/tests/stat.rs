@@ -47,15 +47,11 @@ fn of_a_program() {
 #[test]
 fn of_a_program_at_its_limit() {
     for (words, limit) in [
-        (["stat", "--lib"], "64.0 MiB held; requests refused: 1"),
-        (["run", "--stats"], "1 request refused"),
+        (&["stat"][..], "64.0 MiB held; requests refused: 1"),
+        (&["run", "--stats"], "1 request refused"),
     ] {
         let mut command = hakmem();
-        command.arg(words[0]);
-        match words[1] {
-            "--lib" => command.arg("--lib").arg(&*HAKMEM),
-            _ => command.arg("--lib").arg(&*HAKMEM).arg(words[1]),
-        };
+        command.args(words).arg("--lib").arg(&*HAKMEM);
         command.args(["--", "python3", "-c"]);
         command.arg("try: bytearray(200_000_000)\nexcept MemoryError: print('refused')");
         let output = command.env("HAKMEM_HARD_LIMIT_MIB", "64").output().unwrap();
