@@ -22,7 +22,8 @@
 //!    token shifts its looks. So few of the waiters find the lock free at the same moment: of
 //!    these one takes it, and the others write the line for nothing. A waiter spins for a moment
 //!    only, so that a holder of lower priority on the same processor gets its turn.
-//! 6. The token tells the child of a fork which locks another thread of the parent held.
+//! 6. The token tells the child of a fork which locks another thread of the parent held. It also
+//!    tells a waiter that it waits for itself: that would never end, so the process does.
 //!
 //! Model: `tests/loom/lock.rs`.
 
@@ -140,6 +141,9 @@ impl Lock {
                     Err(other) => now = other,
                 }
             }
+            if now & !SLEEPERS == me && limit.is_none() {
+                waits_for_itself();
+            }
             let marked = now | SLEEPERS;
             if now == marked
                 || self
@@ -174,6 +178,16 @@ impl Lock {
     fn wake(&self) {
         os::futex_wake(&self.state);
     }
+}
+
+/// Ends the process (rule 6).
+#[cold]
+#[inline(never)]
+fn waits_for_itself() -> ! {
+    os::fatal(format_args!(
+        "malloc or free was called in the middle of another call of hakmem, by a signal handler \
+         or by a function that hakmem calls"
+    ))
 }
 
 impl Lock {
@@ -237,6 +251,22 @@ mod tests {
         core::mem::forget(lock.lock_as(OTHER));
         lock.reset();
         assert!(lock.try_lock_as(ME).is_some());
+    }
+
+    #[test]
+    fn whoever_waits_for_itself_ends() {
+        let waits = |me| {
+            crate::testing::goes_well_in_child(|| {
+                let lock = Lock::new();
+                core::mem::forget(lock.lock_as(ME));
+                // With a limit the wait ends by itself.
+                assert!(lock.lock_within_as(ME, 1).is_none());
+                if me == ME {
+                    _ = lock.lock_as(me);
+                }
+            })
+        };
+        assert!(waits(OTHER) && !waits(ME));
     }
 
     #[test]

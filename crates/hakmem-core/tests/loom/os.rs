@@ -57,3 +57,8 @@ pub fn sleep_us(_: u32) {
 pub fn thread_token() -> u32 {
     unreachable!("the models name their threads")
 }
+
+/// A model that comes here fails.
+pub fn fatal(what: std::fmt::Arguments<'_>) -> ! {
+    panic!("{what}")
+}

@@ -295,8 +295,8 @@ pub fn thread_idle() {
 /// Gives back the reserved address space beyond what is in use, and calls `set`, which limits the
 /// address space of the process (RLIMIT_AS) to `bytes`, less than it is now. So the program can
 /// still map memory. Returns what `set` returns. No thread reserves address space while `set` runs.
-/// So `set` must not allocate, free, panic (a panic allocates), or wait for another thread: it
-/// would wait for itself. O(all memory in use).
+/// So `set` must not allocate, free, panic (a panic allocates), or wait for another thread. If it
+/// allocates and that needs fresh memory, the process ends with one line. O(all memory in use).
 ///
 /// The C library's functions that set this limit do so under `libhakmem.so`. A Rust program calls
 /// this itself:
