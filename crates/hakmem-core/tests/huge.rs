@@ -270,6 +270,15 @@ fn tried() {
     assert_eq!(asked_for(), 8 * MIB as u64);
     free(part);
     c::trim();
+    // If it must move to grow, all of its new place asks.
+    let part = take(4 * MIB + MIB / 4);
+    let wall = take(MIB + MIB / 4);
+    let grown = resize(part, 12 * MIB);
+    assert_ne!(grown, part);
+    assert_eq!(asked_for(), 12 * MIB as u64);
+    free(grown);
+    free(wall);
+    c::trim();
     // A program need not touch what it wants to be zero: such blocks ask up to half of that.
     // SAFETY: any size is allowed.
     let zero = [16, 18, 16].map(|size| unsafe { c::zeroed(size * MIB) });

@@ -14,15 +14,23 @@ use crate::os;
 
 /// Touches that decide: the mean is that of about so many.
 const ENOUGH: usize = 16;
-/// One touch counts as so many ns at most: the thread may have lost the processor meanwhile.
+/// A faster touch found its page there: the kernel gives huge pages without being asked.
+const LEAST_NS: usize = 200;
+/// One touch of a system page, and of a huge one, counts as so many ns at most: the thread may have
+/// lost the processor meanwhile.
 const MOST_NS: usize = 32_000;
-/// A first touch in a segment that asked for huge pages was that of a huge page if it took longer.
+const MOST_HUGE_NS: usize = 2_000_000;
+/// A first touch in a segment that asked for huge pages was that of a huge page if it took longer,
+/// and longer than three system pages: where the kernel has none, it was that of a system page.
 const LEAST_HUGE_NS: usize = 20_000;
-/// What a huge page is taken to cost before one was seen.
+/// What a huge page is taken to cost before one was seen. It counts as so many touches.
 const USUAL_HUGE_NS: usize = 250_000;
+const USUAL_HUGES: usize = 3;
 /// System pages are dear if those of a segment cost so many times as much as a huge page. Where
 /// hosts have the memory ready, they cost three to four times as much.
 const DEAR: usize = 8;
+/// With larger system pages a huge page is no longer a segment.
+const PAGE: usize = 4096;
 
 /// The mean time of touches, in ns.
 struct Cost {
@@ -31,8 +39,8 @@ struct Cost {
 }
 
 impl Cost {
-    const fn new(ns: usize) -> Self {
-        Self { mean: AtomicUsize::new(ns), seen: AtomicUsize::new(0) }
+    const fn new(mean: usize, seen: usize) -> Self {
+        Self { mean: AtomicUsize::new(mean), seen: AtomicUsize::new(seen) }
     }
 
     fn note(&self, ns: usize) {
@@ -44,13 +52,13 @@ impl Cost {
 }
 
 #[unsafe(link_section = ".data.hakmem")]
-static SYSTEM_PAGE: Cost = Cost::new(0);
+static SYSTEM_PAGE: Cost = Cost::new(0, 0);
 #[unsafe(link_section = ".data.hakmem")]
-static HUGE_PAGE: Cost = Cost::new(USUAL_HUGE_NS);
+static HUGE_PAGE: Cost = Cost::new(USUAL_HUGE_NS, USUAL_HUGES);
 
 /// True if system pages are dear here.
 pub fn is_dear() -> bool {
-    let all = SYSTEM_PAGE.mean.load(Relaxed) * (SEGMENT / os::page_size());
+    let all = SYSTEM_PAGE.mean.load(Relaxed) * (SEGMENT / PAGE);
     SYSTEM_PAGE.seen.load(Relaxed) == ENOUGH && all >= DEAR * HUGE_PAGE.mean.load(Relaxed)
 }
 
@@ -60,29 +68,38 @@ pub fn is_dear() -> bool {
     allow(dead_code, reason = "figures of reports")
 )]
 pub fn means() -> [u64; 2] {
-    [(&SYSTEM_PAGE, ENOUGH), (&HUGE_PAGE, 1)].map(|(cost, least)| {
+    [(&SYSTEM_PAGE, ENOUGH), (&HUGE_PAGE, USUAL_HUGES + 1)].map(|(cost, least)| {
         if cost.seen.load(Relaxed) < least { 0 } else { cost.mean.load(Relaxed) as u64 }
     })
 }
 
-/// Runs `touch`, which is the first to touch `pages` system pages, and notes what it took. `asked`:
-/// they may be a part of a huge page. Only `libhakmem` takes the time: a clock may be a system
-/// call, which a filter that hakmem does not know may not allow.
-pub fn timed(pages: usize, asked: bool, touch: impl FnOnce()) {
-    if !os::sees_filters() || os::is_filtered() {
+/// Runs `touch`, which is the first to touch `pages` system pages. Returns what it returns, and
+/// notes what it took if that is true. `asked`: they may be a part of a huge page. Only `libhakmem`
+/// takes the time: a clock may be a system call, which a filter that hakmem does not know may not
+/// allow.
+pub fn timed(pages: usize, asked: bool, touch: impl FnOnce() -> bool) -> bool {
+    if !os::sees_filters() || os::is_filtered() || os::page_size() != PAGE {
         return touch();
     }
+    let early = os::now_ns();
     let begin = os::now_ns();
-    touch();
-    note(os::now_ns().saturating_sub(begin) as usize, pages, asked);
+    let is_touched = touch();
+    if is_touched {
+        // A look at the clock may cost as much as a touch.
+        let took = os::now_ns().saturating_sub(begin);
+        note(took.saturating_sub(begin.saturating_sub(early)) as usize, pages, asked);
+    }
+    is_touched
 }
 
 /// The first touch of `pages` system pages took so many ns. `asked` as in [`timed`].
 pub(in crate::backend) fn note(ns: usize, pages: usize, asked: bool) {
-    if !asked {
-        SYSTEM_PAGE.note((ns / pages).min(MOST_NS));
-    } else if ns >= LEAST_HUGE_NS {
-        HUGE_PAGE.note(ns);
+    let each = ns / pages;
+    match asked {
+        true if ns < LEAST_HUGE_NS.max(3 * SYSTEM_PAGE.mean.load(Relaxed)) => {}
+        true => HUGE_PAGE.note(ns.min(MOST_HUGE_NS)),
+        false if each < LEAST_NS => SYSTEM_PAGE.seen.store(0, Relaxed),
+        false => SYSTEM_PAGE.note(each.min(MOST_NS)),
     }
 }
 
@@ -106,8 +123,13 @@ mod tests {
             assert!(!after(&[(16 * 1500, 16, false); 100]));
             assert!(after(&[(16 * 20_000, 16, false); 30]));
             assert!(after(&[(1000, 1, true); 30]), "others have touched the huge page");
-            assert!(!after(&[(5_000_000, 1, true); 30]), "huge pages are as dear");
+            assert!(after(&[(50_000, 1, true); 30]), "the kernel has no huge page");
+            assert!(!after(&[(1_500_000, 1, true); 30]), "huge pages are as dear");
             assert!(after(&[(300_000, 1, true); 100]));
+            assert!(after(&[(100_000_000, 1, true)]), "the thread may have been away");
+            // The kernel gives huge pages unasked: one touch in four is that of a huge page.
+            let four = [(300_000, 1, false), (50, 1, false), (50, 1, false), (50, 1, false)];
+            assert!((0..30).all(|_| !after(&four)));
         });
     }
 }

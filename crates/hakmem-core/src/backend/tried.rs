@@ -65,10 +65,11 @@ impl Trial {
         }
     }
 
-    /// True if the fresh `segments` at `at` may try huge pages. If not, they may become the
-    /// witness. Threads that ask at once may together pass the bound by what each of them wants.
-    pub fn may(&self, at: usize, segments: usize) -> bool {
-        self.has_room(segments) || self.may_after_all(at, segments)
+    /// True if the fresh `segments` at `at` may try huge pages. If not, the first `filled` of them
+    /// may become the witness. Threads that ask at once may together pass the bound by what each of
+    /// them wants.
+    pub fn may(&self, at: usize, segments: usize, filled: usize) -> bool {
+        self.has_room(segments) || self.may_after_all(at, segments, filled)
     }
 
     /// True if so many more segments may try huge pages.
@@ -83,7 +84,7 @@ impl Trial {
     }
 
     #[cold]
-    fn may_after_all(&self, at: usize, segments: usize) -> bool {
+    fn may_after_all(&self, at: usize, segments: usize, filled: usize) -> bool {
         let ((address, length), (pause, left)) = (&self.witness, &self.pause);
         let seen = address.swap(0, Relaxed);
         if seen != 0 {
@@ -104,7 +105,7 @@ impl Trial {
         }
         match left.load(Relaxed) {
             0 => {
-                length.store(segments, Relaxed);
+                length.store(filled, Relaxed);
                 address.store(at, Relaxed);
             }
             more => left.store(more - 1, Relaxed),

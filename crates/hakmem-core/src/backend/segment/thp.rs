@@ -29,7 +29,10 @@ pub(super) const MOST_UNTOLD: usize = 8192;
 /// The most of them in any case. The kernel may fill the holes of further ones again.
 pub(super) const MOST: usize = 2 * MOST_UNTOLD;
 
-/// The most heaps that the process had at a time.
+/// So many heaps may have little-used pages in segments that ask where system pages are dear.
+const FEW_HEAPS: usize = 4;
+
+/// Heaps that were made. That is the most that the process had at a time.
 #[unsafe(link_section = ".data.hakmem")]
 pub(super) static HEAPS: AtomicUsize = AtomicUsize::new(0);
 
@@ -46,7 +49,8 @@ pub fn note_heap() {
 /// (`tried`) if pages are a quarter of what is in use. Else it asks only if others like it were
 /// found full; in a process of several heaps, of which one says nothing of the others, a segment
 /// for a page does so only if the pages are carved, too. Where system pages are dear
-/// (`first_touch`), any segment asks up to the bound once there are two for each heap.
+/// (`first_touch`), any segment asks up to the bound once there are two for each heap; in a process
+/// of more than a few heaps one for a page does so only if the pages are carved.
 pub(super) fn choose_thp(head: &Meta, n: u32) {
     let from = policy::THP_FROM_SEGMENTS.get() as usize;
     let choice = Thp::now();
@@ -65,11 +69,13 @@ pub(super) fn choose_thp(head: &Meta, n: u32) {
     let is_filled = is_page && small >= from && half(small, in_use);
     let at = head.start().addr();
     let may_try = || match is_page {
-        _ if asks && small * 4 >= in_use => tried::SMALL.may(at, 1),
-        true => (asks || !has_several_heaps) && tried::PAGES.may(at, 1),
-        false => tried::LARGE.may(at, 1),
+        _ if asks && small * 4 >= in_use => tried::SMALL.may(at, 1, 1),
+        true => (asks || !has_several_heaps) && tried::PAGES.may(at, 1, 1),
+        false => tried::LARGE.may(at, 1, 1),
     };
-    let is_dear = || first_touch::is_dear() && in_use >= 2 * heaps && tried::SMALL.has_room(1);
+    let fills = !is_page || heaps <= FEW_HEAPS || asks;
+    let is_dear =
+        || first_touch::is_dear() && fills && in_use >= 2 * heaps && tried::SMALL.has_room(1);
     let tries = choice == Thp::Auto
         && !(asks && is_filled)
         && (is_dear() || in_use > from + 1 && may_try());

@@ -358,9 +358,10 @@ impl Heap {
         if page.segment().is_thp() {
             return self.touch(page);
         }
-        first_touch::timed(SLOT / os::page_size(), false, || {
-            os::populate(page.start().addr(), SLOT);
-        });
+        let populate = || os::populate(page.start().addr(), SLOT);
+        if !first_touch::timed(SLOT / os::page_size(), false, populate) {
+            self.touch(page);
+        }
     }
 
     /// Touches the first bytes of a zero page of this heap.
@@ -368,6 +369,7 @@ impl Heap {
         first_touch::timed(1, page.segment().is_thp(), || {
             // SAFETY: the heap owns the page, and no one uses it yet. It is zero as before.
             unsafe { page.start().write_volatile(0) };
+            true
         });
     }
 }

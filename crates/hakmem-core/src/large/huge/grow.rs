@@ -98,9 +98,16 @@ pub fn will_be_filled(meta: &Meta, old: usize, n: usize) {
     let (run, size) = (run_of(meta), size(meta));
     let filled = old >= size / 2 && n >= size / 8 * 7;
     let is_huge = profile::plain(meta.kind()) == Kind::Huge;
-    if filled && is_huge && Thp::now() == Thp::Auto && !meta.segment().is_thp() {
-        ask_for_thp(meta, run, size / SEGMENT);
+    let len = size / SEGMENT;
+    if filled && is_huge && Thp::now() == Thp::Auto && may_ask_for_more(meta, len) {
+        end_trial(meta, len);
+        ask_for_thp(meta, run, len);
     }
+}
+
+/// True unless all of the huge block of `len` segments asks for huge pages for good.
+fn may_ask_for_more(meta: &Meta, len: usize) -> bool {
+    !meta.segment().is_thp() || tried_of(meta, len) != 0
 }
 
 /// Extends a run of `reserve` segments to the first length of `wanted` that it can have. Returns
@@ -152,7 +159,7 @@ unsafe fn relocate(
     slack: usize,
 ) -> Option<&'static Meta> {
     let reserve = meta.reserve.load(Relaxed) as usize;
-    // The whole new run is accessible, so that it is one map.
+    // The whole new run is accessible, so that what moves there as one map stays one.
     // The memory stays on its node.
     let wanted = Groups::of(nodes::of(meta));
     let take = |room| Some((arena::take_run(room, 1, room, wanted)?, room));
@@ -160,7 +167,8 @@ unsafe fn relocate(
     let moved = head_of(to);
     moved.segment().slots.retire();
     let thp = meta.segment().is_thp();
-    let wants_thp = !thp && is_dense(run, len);
+    // A block that is tried may have asked in a part, and is likely to be filled, as it grows.
+    let wants_thp = tried_of(meta, len) != 0 || !thp && is_dense(run, len);
     // SAFETY: the block's run and the new run are accessible and belong to this thread, as the
     // caller promises that nobody else uses the block. They are apart, as both are taken.
     if unsafe { !move_memory(run, len, to, room) } {
@@ -215,7 +223,7 @@ fn is_dense(run: Run, len: usize) -> bool {
 }
 
 /// Asks for huge pages in a huge block's run of `room` segments. It asks for the whole run alike,
-/// so that the run stays one map, whose page tables the kernel can move.
+/// so that a run of one map stays one, whose page tables the kernel can move.
 fn ask_for_thp(huge: &Meta, run: Run, room: usize) {
     if os::want_thp(address(run), room * SEGMENT) {
         set_told(huge, THP);
@@ -253,8 +261,8 @@ unsafe fn shrink(meta: &Meta, run: Run, len: usize, reserve: usize, new: usize) 
 
 /// Moves the memory of `len` segments to the beginning of a run of `room` segments: page tables if
 /// possible, else bytes. `from` is clean afterwards. False: the memory is unchanged, and nobody may
-/// use `to` again. The kernel moves one map at a time. If a run lies in several maps (the program
-/// forked, say), this moves it by halves.
+/// use `to` again. The kernel moves one map at a time. If a run lies in several maps (it tried
+/// huge pages in a part, or the program forked), this moves it by halves.
 ///
 /// # Safety
 /// The first `len` segments of `from` and the first `room` of `to` are accessible and belong to the

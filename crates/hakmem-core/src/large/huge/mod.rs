@@ -18,11 +18,12 @@
 //! 3. Of a run of `reserve` segments, the first `span` are accessible and may be dirty. The rest is
 //!    clean.
 //! 4. A run is *native* or *moved*. A native run consists of the maps that hakmem reserved as the
-//!    arena. A moved run is one map that the kernel brought from elsewhere, or two where a limit of
-//!    the process forbids one. The kernel never joins it with its neighbours. So hakmem does not
-//!    join or extend a moved run either. Before the run goes back to the arena, hakmem replaces it
-//!    by a fresh map, which does join. Otherwise a program that grows many blocks would end with a
-//!    map for each segment, and every move would take as many calls.
+//!    arena. A moved run is one map that the kernel brought from elsewhere. It is two if the block
+//!    had tried huge pages in a part, or where a limit of the process forbids one. The kernel never
+//!    joins it with its neighbours. So hakmem does not join or extend a moved run either. Before
+//!    the run goes back to the arena, hakmem replaces it by a fresh map, which does join. Otherwise
+//!    a program that grows many blocks would end with a map for each segment, and every move would
+//!    take as many calls.
 
 mod cache;
 mod clear;
@@ -51,7 +52,7 @@ pub use clear::clear;
 use grow::{give_clean, is_plain};
 pub use grow::{resize, will_be_filled};
 use kept::{Kept, Put};
-use thp::{ask_at_once, is_filled_by, set_told, wants_look};
+use thp::{ask_at_once, filled_part, is_filled_by, set_told, wants_look};
 
 /// No request and no alignment above this can be met: no address space is larger.
 pub const TOO_LARGE: usize = arena::LARGEST;
@@ -182,7 +183,7 @@ fn extend_cached(n: usize, len: usize, align: usize, node: usize) -> Option<(Run
         }
         (_, _, 0) => THP,
         (_, _, tried) => {
-            os::want_thp(address(run), len * SEGMENT);
+            os::want_thp(address(run), filled_part(n, len).max(entry.len) * SEGMENT);
             tried::give(tried);
             tried::take(len);
             TRIED

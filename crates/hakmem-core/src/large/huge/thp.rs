@@ -60,7 +60,7 @@ pub(super) fn is_filled_by(n: usize, len: usize) -> bool {
 /// How many segments a block of `n` bytes in `len` segments asks for if it tries huge pages: the
 /// first ones, of which it fills three quarters each. The rest is a map of its own then. So in a
 /// process that holds much, it is all or none.
-fn filled_part(n: usize, len: usize) -> usize {
+pub(super) fn filled_part(n: usize, len: usize) -> usize {
     match held::bytes() <= MOST_HELD {
         true if first_touch::is_dear() => (n + SEGMENT / 2) / SEGMENT,
         true => (n + SEGMENT / 4) / SEGMENT,
@@ -77,7 +77,7 @@ pub(super) fn ask_at_once(run: Run, n: usize, len: usize, written: bool) -> u8 {
     let is_filled = written && is_filled_by(n, len);
     let trial = if written { &tried::WRITTEN } else { &tried::ZERO };
     let may_try = || match len >= LEAST_TRIED {
-        true => trial.may(address(run), len),
+        true => trial.may(address(run), len, n / SEGMENT),
         false => tried::is_small_part(len),
     };
     let part = if is_filled { len } else { filled_part(n, len) };

@@ -84,20 +84,29 @@ fn a_zeroed_block_tries_huge_pages_while_few_segments_do() {
 /// Beyond the bound blocks try huge pages as long as programs fill those that did not get them.
 #[test]
 fn more_blocks_try_huge_pages_once_one_was_filled() {
+    more_blocks_try_once_one_was_filled(9 << 20);
+}
+
+/// The last of their segments is nearly empty, also of a block that is filled.
+#[test]
+fn more_blocks_of_filled_segments_try_huge_pages_once_one_was_filled() {
+    more_blocks_try_once_one_was_filled((4 << 20) + (1 << 17));
+}
+
+fn more_blocks_try_once_one_was_filled(n: usize) {
     in_child(|| {
         os::see_filters();
-        const N: usize = 9 << 20;
-        let len = segments_for(N);
+        let len = segments_for(n);
         // SAFETY: `malloc` takes any size. The blocks are not freed.
-        let block = || unsafe { c::malloc(N) };
+        let block = || unsafe { c::malloc(n) };
         let tries = |p: *mut u8| tried_of(crate::backend::page::lookup(p).unwrap(), len) == len;
-        let untried = || (0..20).map(|_| block()).find(|&p| !tries(p)).expect("there is a bound");
+        let untried = || (0..40).map(|_| block()).find(|&p| !tries(p)).expect("there is a bound");
         let fill = |p: *mut u8| {
             // SAFETY: the block has as many bytes.
-            unsafe { p.write_bytes(1, N) };
+            unsafe { p.write_bytes(1, n) };
         };
         let first = untried();
-        if density::of(first.addr(), N).is_none() {
+        if density::of(first.addr(), n).is_none() {
             return; // The system does not tell.
         }
         assert!(!tries(block()), "nobody filled the first one");
