@@ -64,6 +64,34 @@ fn of_a_program_at_its_limit() {
     }
 }
 
+/// `top` shows a limit that the process has, and reads it in the process.
+#[test]
+fn of_a_running_program_at_its_limit() {
+    let mut command = std::process::Command::new("python3");
+    command
+        .args(["-c"])
+        .arg(
+            "try: bytearray(200_000_000)\nexcept MemoryError: pass\n\
+             print('ready', flush=True); input()",
+        )
+        .env("LD_PRELOAD", &*HAKMEM)
+        .env("HAKMEM_HARD_LIMIT_MIB", "64")
+        .stdin(Stdio::piped());
+    let limited = Ready::new(command);
+    let output = hakmem()
+        .args(["top", "--batch", "1", "--pid", &limited.pid().to_string()])
+        .output()
+        .unwrap();
+    let text = stdout(&output);
+    let mut rows = text.lines().map(str::trim);
+    let row = rows.find(|line| line.starts_with("hard limit"));
+    let row = row.unwrap_or_else(|| panic!("no limit in {text}"));
+    assert!(
+        row.ends_with(" of 64.0 MiB held; requests refused: 1") && !row.contains(" 0 B of"),
+        "{row}"
+    );
+}
+
 /// A heap tells the process's total of live bytes in steps of 1 MiB. A small program has told
 /// nothing yet.
 #[test]

@@ -42,8 +42,8 @@ pub struct Moment {
     pub slotted_segments: u64,
     pub huge_segments: u64,
     pub cached_segments: u64,
-    /// What counts against the hard limit, the limit, and the requests that it refused. 0 in the
-    /// reports of a hakmem that does not say it, and in what `top` reads.
+    /// What counts against the hard limit, the limit, and the requests that it refused. 0 if the
+    /// process's hakmem does not say it.
     #[serde(default)]
     pub held_bytes: u64,
     #[serde(default)]

@@ -7,7 +7,7 @@ use crate::columns::Table;
 use crate::lines::{length, wrap};
 use crate::rows::{self, named};
 use crate::stat::figures::Class;
-use crate::stat::table::{CHANGED, live, percent, program_heaps, slots};
+use crate::stat::table::{CHANGED, hard_limit, live, percent, program_heaps, slots};
 use crate::summary::{bytes, grouped};
 use crate::terminal::Terminal;
 use crate::view::{Decision, Reading};
@@ -149,7 +149,7 @@ fn activity(reading: &Reading, rates: Option<&Rates>) -> Table {
 
 fn memory(reading: &Reading) -> Vec<[String; 2]> {
     let m = &reading.moment;
-    named([
+    let mut rows = named([
         ("live", live(m)),
         (
             "resident",
@@ -196,7 +196,9 @@ fn memory(reading: &Reading) -> Vec<[String; 2]> {
                 }
             ),
         ),
-    ])
+    ]);
+    rows.extend(hard_limit(m));
+    rows
 }
 
 /// The table of classes, with all digits of the counts.

@@ -37,7 +37,7 @@ const UNITS: [(&str, &str); 3] = [
     ),
 ];
 
-const FIGURES: [(&str, &str); 17] = [
+const FIGURES: [(&str, &str); 18] = [
     ("live", "bytes of all blocks that the program has"),
     (
         "peak at most",
@@ -52,6 +52,10 @@ const FIGURES: [(&str, &str); 17] = [
     ("free, kept", "free bytes that the system has not got back"),
     ("huge pages", "bytes for which huge pages were asked"),
     ("given back", "bytes that the system got back, in all"),
+    (
+        "hard limit",
+        "the most that the program may hold, and requests that it refused",
+    ),
     ("allocations", "blocks allocated"),
     ("frees", "blocks freed"),
     ("refills", "allocations that found the thread's list empty"),

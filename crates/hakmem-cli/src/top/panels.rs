@@ -115,7 +115,7 @@ fn memory(frame: &mut Frame, area: Rect, reading: &Reading, history: &History) {
     .areas(inner);
     let whole = m.committed_bytes.max(reading.usage.resident_bytes);
     let line = |name, part, colour| bar(name, part, whole, inner.width, colour);
-    let text = vec![
+    let mut text = vec![
         line("live", m.live_bytes, Color::Green),
         line("resident", m.resident_bytes, Color::Cyan),
         line("process", reading.usage.resident_bytes, Color::Blue),
@@ -133,6 +133,16 @@ fn memory(frame: &mut Frame, area: Rect, reading: &Reading, history: &History) {
             bytes(m.purged_bytes)
         )),
     ];
+    if m.hard_limit_bytes > 0 || m.refused > 0 {
+        // A terminal of 24 lines has room for eight.
+        let said = Line::from(format!(
+            "{:<NAME$}{:>NUMBER$}, {} refused",
+            "hard limit",
+            bytes(m.hard_limit_bytes),
+            count(m.refused)
+        ));
+        text.insert(4, said);
+    }
     frame.render_widget(Paragraph::new(text), bars);
     for (name, short, points, colour, x) in [
         ("live", "live", &history.live, Color::Green, 0),

@@ -2,7 +2,7 @@
 
 use super::decisions::{self, Decision};
 use super::heaps::{self, Found, Heaps};
-use super::memory::{Lists, Memory, u64_at};
+use super::memory::{Lists, Memory, u32_at, u64_at};
 use super::note::Note;
 use super::process::Usage;
 use super::programs::Programs;
@@ -159,6 +159,12 @@ impl Words<'_> {
             .and_then(|place| self.memory.word(place))
     }
 
+    /// An option that is a number.
+    fn option(&self, name: &str) -> io::Result<u64> {
+        let place = self.note.place(&format!("option.{name}"))?;
+        Ok(u64::from(u32_at(&self.memory.bytes(place, 4)?, 0)))
+    }
+
     /// A number that may be below 0 for a moment.
     fn signed(&self, name: &str) -> io::Result<u64> {
         Ok((self.of(name)? as i64).max(0) as u64)
@@ -213,6 +219,11 @@ fn add_memory(m: &mut Moment, words: &Words, heaps: &Heaps) -> io::Result<()> {
         words.of("parked_fresh_slots")?.saturating_mul(SLOT_BYTES),
     ]);
     m.purged_bytes = words.of("purged")?;
+    // An older library does not say it.
+    if let (Ok(held), Ok(refused)) = (words.of("held"), words.of("refused")) {
+        (m.held_bytes, m.refused) = (held, refused);
+        m.hard_limit_bytes = words.option("HARD_LIMIT_MIB")? << 20;
+    }
     Ok(())
 }
 

@@ -21,7 +21,7 @@ use crate::policy::limits;
 
 /// Held bytes.
 #[unsafe(link_section = ".data.hakmem")]
-static HELD: AtomicUsize = AtomicUsize::new(0);
+pub static HELD: AtomicUsize = AtomicUsize::new(0);
 /// Below so many held bytes no purge is due (rule 3).
 #[unsafe(link_section = ".data.hakmem")]
 static NEXT: AtomicUsize = AtomicUsize::new(0);
@@ -29,7 +29,7 @@ static NEXT: AtomicUsize = AtomicUsize::new(0);
 /// Times that the hard limit said no.
 static SAID_NO: AtomicUsize = AtomicUsize::new(0);
 /// Requests that it refused.
-static REFUSED: AtomicUsize = AtomicUsize::new(0);
+pub static REFUSED: AtomicUsize = AtomicUsize::new(0);
 
 /// A step is one in so many bytes of the soft limit, but within these bounds.
 const STEPS: usize = 64;

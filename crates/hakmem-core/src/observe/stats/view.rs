@@ -25,7 +25,7 @@
 mod note {
     use crate::backend::arena::{self, Arena, Group};
     use crate::backend::page::Meta;
-    use crate::backend::{foreign, segment};
+    use crate::backend::{foreign, held, segment};
     use crate::base::size_class::{CLASSES, SIZES};
     use crate::base::usage;
     use crate::heap::counts::{self, Before, EVENTS, HeapEvent};
@@ -86,6 +86,8 @@ mod note {
         "parked_fresh_slots": parked::FRESH_SLOTS,
         "dirty": segment::TOTALS,
         "purged": purge::PURGED,
+        "held": held::HELD,
+        "refused": held::REFUSED,
         "huge_cached": huge::CACHED,
         "huge_live": usage::HUGE,
         "huge_allocated": huge::HANDED,
