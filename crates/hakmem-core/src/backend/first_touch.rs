@@ -73,12 +73,16 @@ pub fn means() -> [u64; 2] {
     })
 }
 
+/// True if first touches are timed. Only `libhakmem` does that: a clock may be a system call, which
+/// a filter that hakmem does not know may not allow.
+pub fn is_timed() -> bool {
+    os::sees_filters() && !os::is_filtered() && os::page_size() == PAGE
+}
+
 /// Runs `touch`, which is the first to touch `pages` system pages. Returns what it returns, and
-/// notes what it took if that is true. `asked`: they may be a part of a huge page. Only `libhakmem`
-/// takes the time: a clock may be a system call, which a filter that hakmem does not know may not
-/// allow.
+/// notes what it took if that is true. `asked`: they may be a part of a huge page.
 pub fn timed(pages: usize, asked: bool, touch: impl FnOnce() -> bool) -> bool {
-    if !os::sees_filters() || os::is_filtered() || os::page_size() != PAGE {
+    if !is_timed() {
         return touch();
     }
     let early = os::now_ns();

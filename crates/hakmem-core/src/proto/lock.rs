@@ -254,6 +254,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg(not(any(miri, shuttle)))]
     fn whoever_waits_for_itself_ends() {
         let waits = |me| {
             crate::testing::goes_well_in_child(|| {

@@ -73,12 +73,15 @@ pub(super) fn choose_thp(head: &Meta, n: u32) {
         true => (asks || !has_several_heaps) && tried::PAGES.may(at, 1, 1),
         false => tried::LARGE.may(at, 1, 1),
     };
-    let fills = !is_page || heaps <= FEW_HEAPS || asks;
-    let is_dear =
-        || first_touch::is_dear() && fills && in_use >= 2 * heaps && tried::SMALL.has_room(1);
+    let may_try_early = || {
+        first_touch::is_dear()
+            && in_use >= 2 * heaps
+            && (!is_page || heaps <= FEW_HEAPS || asks)
+            && tried::SMALL.has_room(1)
+    };
     let tries = choice == Thp::Auto
         && !(asks && is_filled)
-        && (is_dear() || in_use > from + 1 && may_try());
+        && (may_try_early() || in_use > from + 1 && may_try());
     let wanted = choice == Thp::Always || asks && is_filled || tries;
     let told = &head.segment().thp;
     if wanted && os::want_thp(at, SEGMENT) {

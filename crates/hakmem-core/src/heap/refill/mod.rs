@@ -364,10 +364,14 @@ impl Heap {
         }
     }
 
-    /// Touches the first bytes of a zero page of this heap.
+    /// Touches the first byte of a zero page of this heap, if that is timed.
     fn touch(&self, page: &Meta) {
+        if !first_touch::is_timed() {
+            return;
+        }
         first_touch::timed(1, page.segment().is_thp(), || {
-            // SAFETY: the heap owns the page, and no one uses it yet. It is zero as before.
+            // SAFETY: `segment::claim` has just given this heap the slots of the page, which is
+            // not open yet: nobody else writes to it (`segment` rule 1). It stays zero.
             unsafe { page.start().write_volatile(0) };
             true
         });
