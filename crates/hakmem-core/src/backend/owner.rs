@@ -12,12 +12,17 @@ use crate::backend::check;
 use crate::backend::page::{Block, Meta};
 use crate::backend::remote_batch::RemoteBatch;
 use crate::base::size_class::{CLASSES, FIRST_LONG, TABLE16};
+use crate::base::sync::AtomicU64;
 use crate::base::word::Word;
 use crate::proto::inbox::{Inbox, Link};
 use core::cell::Cell;
 
 /// Heaps are 8 KiB apart; a heap's number is its address in such units.
 pub const HEAP_SHIFT: u32 = 13;
+
+/// Heaps that were made. That is the most that the process had at a time.
+#[unsafe(link_section = ".data.hakmem")]
+pub static HEAPS: AtomicU64 = AtomicU64::new(0);
 
 /// The free lists, which the fast path reads: a thread's word points to one.
 #[repr(C)]

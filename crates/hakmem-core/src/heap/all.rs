@@ -2,11 +2,11 @@
 
 use super::shared::SharedHeap;
 use super::{Heap, region};
-use crate::backend::owner::HEAP_SHIFT;
-use crate::backend::{arena, segment};
+use crate::backend::arena;
+use crate::backend::owner::{HEAP_SHIFT, HEAPS};
 use crate::base::size_class::CLASS16;
 use crate::base::sync::{
-    AtomicPtr, AtomicU64,
+    AtomicPtr,
     Ordering::{Acquire, Relaxed, Release},
 };
 use crate::proto::heap_state::Adopted;
@@ -15,12 +15,10 @@ use core::ptr::null_mut;
 /// The newest heap. Each heap links to the one made before it.
 #[unsafe(link_section = ".data.hakmem")]
 pub static ALL: AtomicPtr<SharedHeap> = AtomicPtr::new(null_mut());
-#[unsafe(link_section = ".data.hakmem")]
-pub static MADE: AtomicU64 = AtomicU64::new(0);
 
 /// The number of heaps ever made.
 pub fn heaps_made() -> u64 {
-    MADE.load(Relaxed)
+    HEAPS.load(Relaxed)
 }
 
 /// The first heaps claim slots of the fullest segment, so that few segments are in use. And while
@@ -30,7 +28,7 @@ pub const FEW: u64 = 8;
 /// True if there are so many heaps that each has more for itself.
 #[inline(always)]
 pub fn are_many() -> bool {
-    MADE.load(Relaxed) > FEW
+    HEAPS.load(Relaxed) > FEW
 }
 
 /// Iterates over all heaps, newest first.
@@ -73,8 +71,7 @@ pub fn make(me: u32) -> Option<&'static SharedHeap> {
         (&raw mut (*heap).owner.front.class16).write(CLASS16);
         &*heap
     };
-    let made_before = MADE.fetch_add(1, Relaxed);
-    segment::note_heap();
+    let made_before = HEAPS.fetch_add(1, Relaxed);
     heap.begin(made_before);
     let heap = heap.shared();
     // Before a thread that tidies idle heaps can find it. That thread would hold the heap, and this

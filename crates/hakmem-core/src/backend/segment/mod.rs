@@ -30,7 +30,7 @@ use crate::proto::slots::{self, Claim, SLOTS, run};
 use fresh::{claim_fresh, claim_scrap};
 pub use home::Home;
 pub use purge::purge;
-pub use thp::{note_heap, refuse_thp};
+pub use thp::refuse_thp;
 use totals::UNTOLD;
 #[cfg(test)]
 pub use totals::dirty_bytes;

@@ -8,6 +8,7 @@ use super::{
 use crate::api::c;
 use crate::backend::arena::SLOT;
 use crate::backend::nodes::Groups;
+use crate::backend::owner::HEAPS;
 use crate::backend::page::{self, NOT_THP, THP, TRIED, UNTOLD};
 use crate::backend::{density, first_touch};
 use crate::base::sync::Ordering::Relaxed;
@@ -106,7 +107,7 @@ fn fresh_segments_try_huge_pages_where_system_pages_are_dear() {
             let ns = if is_dear { 50_000 } else { 1000 };
             (0..16).for_each(|_| first_touch::note(ns, 1, false));
             TOTALS.in_use.store(heaps, Relaxed);
-            thp::HEAPS.store(heaps, Relaxed);
+            HEAPS.store(heaps as u64, Relaxed);
             note_small(1000); // None of them is carved.
             for n in [5, 1, 8].into_iter().cycle().take(3 * heaps) {
                 let page = claim_fresh(n, Groups::ALL).expect("memory").0;

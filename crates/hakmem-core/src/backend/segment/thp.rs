@@ -11,6 +11,7 @@ use super::purge::give_back;
 use super::totals::small_segments;
 use super::{TOTALS, head_of, rebin};
 use crate::backend::arena::{self, SEGMENT};
+use crate::backend::owner::HEAPS;
 use crate::backend::page::{Meta, NOT_THP, THP, TRIED, UNTOLD};
 use crate::backend::{first_touch, tried};
 use crate::base::sync::{AtomicUsize, Ordering::Relaxed};
@@ -32,15 +33,6 @@ pub(super) const MOST: usize = 2 * MOST_UNTOLD;
 /// So many heaps may have little-used pages in segments that ask where system pages are dear.
 const FEW_HEAPS: usize = 4;
 
-/// Heaps that were made. That is the most that the process had at a time.
-#[unsafe(link_section = ".data.hakmem")]
-pub(super) static HEAPS: AtomicUsize = AtomicUsize::new(0);
-
-/// The process has one more heap.
-pub fn note_heap() {
-    HEAPS.fetch_add(1, Relaxed);
-}
-
 /// Asks for huge pages for a fresh segment, if that pays. Of many threads' little-used pages,
 /// programs touch only the beginning: so three quarters of the bytes of pages must be carved, or
 /// half of them while there is only one heap: it fills what it has before it claims more. If pages
@@ -59,7 +51,7 @@ pub(super) fn choose_thp(head: &Meta, n: u32) {
     let in_use = TOTALS.in_use.load(Relaxed);
     let is_page = n == 1 || n == PAGE_SLOTS;
     let half = |part: usize, whole: usize| part * 2 >= whole;
-    let heaps = HEAPS.load(Relaxed);
+    let heaps = HEAPS.load(Relaxed) as usize;
     let has_several_heaps = heaps > 1;
     let is_carved = match has_several_heaps {
         false => half(carved, small * SEGMENT),

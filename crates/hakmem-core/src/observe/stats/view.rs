@@ -25,7 +25,7 @@
 mod note {
     use crate::backend::arena::{self, Arena, Group};
     use crate::backend::page::Meta;
-    use crate::backend::{foreign, held, segment};
+    use crate::backend::{foreign, held, owner, segment};
     use crate::base::size_class::{CLASSES, SIZES};
     use crate::base::usage;
     use crate::heap::counts::{self, Before, EVENTS, HeapEvent};
@@ -70,7 +70,7 @@ mod note {
 
     note! {
         "heaps": heap::all::ALL,
-        "heaps_made": heap::all::MADE,
+        "heaps_made": owner::HEAPS,
         "moved": counts::MOVED,
         "before": counts::BEFORE,
         "sizes": SIZES,
