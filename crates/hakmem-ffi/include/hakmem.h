@@ -95,6 +95,16 @@ struct hakmem_gauges {
   uint64_t retained;
 };
 
+// The hard limit of the process, HARD_LIMIT_MIB, and what it has refused.
+struct hakmem_limit {
+  // Bytes that count: memory for blocks that may be resident, in use or free.
+  uint64_t held;
+  // The limit in bytes. 0: there is none.
+  uint64_t hard;
+  // Requests that failed because of it.
+  uint64_t refused;
+};
+
 // Figures of a heap that the program made.
 struct hakmem_heap_stats {
   // Bytes of live blocks.
@@ -187,6 +197,12 @@ int hakmem_profile_dump(int fd);
 // # Safety
 // `out` is aligned and valid for writing.
 void hakmem_gauges(struct hakmem_gauges *out);
+
+// Reads the hard limit, what is held of it, and what it has refused. O(1), allocates nothing.
+//
+// # Safety
+// `out` is aligned and valid for writing.
+void hakmem_limit(struct hakmem_limit *out);
 
 // Sets what hakmem calls before an allocation fails with ENOMEM, because it would exceed
 // HARD_LIMIT_MIB or the system has no more memory; NULL for nothing. hakmem calls it on the

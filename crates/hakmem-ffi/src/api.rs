@@ -47,6 +47,18 @@ pub struct hakmem_stats {
     pub in_flight: u64,
 }
 
+/// The hard limit of the process, HARD_LIMIT_MIB, and what it has refused.
+#[repr(C)]
+#[allow(non_camel_case_types, reason = "the name is C's")]
+pub struct hakmem_limit {
+    /// Bytes that count: memory for blocks that may be resident, in use or free.
+    pub held: u64,
+    /// The limit in bytes. 0: there is none.
+    pub hard: u64,
+    /// Requests that failed because of it.
+    pub refused: u64,
+}
+
 /// Figures of a size class: blocks of one size, in all heaps.
 #[repr(C)]
 #[allow(non_camel_case_types, reason = "the name is C's")]
@@ -291,6 +303,27 @@ pub unsafe extern "C" fn hakmem_gauges(out: *mut hakmem_gauges) {
     };
     // SAFETY: the caller says that `out` is aligned and valid for writing.
     unsafe { *out = gauges };
+}
+
+/// Reads the hard limit, what is held of it, and what it has refused. O(1), allocates nothing.
+///
+/// # Safety
+/// `out` is aligned and valid for writing.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hakmem_limit(out: *mut hakmem_limit) {
+    let stats::Limit {
+        held,
+        hard,
+        refused,
+    } = stats::limit();
+    // SAFETY: the caller says that `out` is aligned and valid for writing.
+    unsafe {
+        *out = hakmem_limit {
+            held,
+            hard: hard.unwrap_or(0),
+            refused,
+        }
+    };
 }
 
 /// Sets what hakmem calls before an allocation fails with ENOMEM, because it would exceed

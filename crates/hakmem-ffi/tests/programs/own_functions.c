@@ -28,7 +28,13 @@ static void limits(void) {
     CHECK("hakmem_hard_limit", malloc(40 << 20) == NULL && errno == ENOMEM && refusals == 1);
     hakmem_set_limit_callback(NULL);
     CHECK("hakmem_no_callback", malloc(40 << 20) == NULL && refusals == 1);
+    struct hakmem_limit limit;
+    hakmem_limit(&limit);
+    CHECK("hakmem_limit", limit.hard == 32 << 20 && limit.refused == 2 && limit.held > 0 &&
+          limit.held <= limit.hard);
     hakmem_set_option("HARD_LIMIT_MIB", "0");
+    hakmem_limit(&limit);
+    CHECK("hakmem_limit_none", limit.hard == 0 && limit.refused == 2);
     void *volatile p = malloc(40 << 20);
     CHECK("hakmem_no_hard_limit", p != NULL);
     free(p);

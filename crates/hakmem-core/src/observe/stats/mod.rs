@@ -114,16 +114,22 @@ pub struct Snapshot {
     heap_walk: HeapWalk,
 }
 
-/// What the hard limit allows and has refused.
-#[derive(Clone, Copy, Default)]
-#[cfg_attr(
-    not(any(feature = "serde", feature = "reports")),
-    allow(dead_code, reason = "figures of reports")
-)]
-pub(crate) struct Limit {
-    /// Held bytes, which are those that count.
+/// The hard limit of the process, `HARD_LIMIT_MIB`, and what it has refused.
+///
+/// ```
+/// # extern crate hakmem_core as hakmem;
+/// use hakmem::stats;
+///
+/// let limit = stats::limit();
+/// if let Some(hard) = limit.hard {
+///     println!("{} of {hard} bytes, {} requests refused", limit.held, limit.refused);
+/// }
+/// ```
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Limit {
+    /// Bytes that count: memory for blocks that may be resident, in use or free.
     pub held: u64,
-    /// The limit. None: there is none.
+    /// The limit, in bytes. None: there is none.
     pub hard: Option<u64>,
     /// Requests that failed because of it.
     pub refused: u64,
@@ -377,9 +383,22 @@ pub fn decided() -> u64 {
     read::decided()
 }
 
-/// The hard limit, what is held of it, and what it has refused. O(1).
-#[cfg(feature = "reports")]
-pub(crate) fn limit() -> Limit {
+/// Reads the hard limit, what is held of it, and what it has refused.
+///
+/// O(1). Where hakmem does not serve, there is no limit, and the figures are 0.
+///
+/// ```
+/// # extern crate hakmem_core as hakmem;
+/// use hakmem::{options, stats};
+///
+/// assert_eq!(stats::limit().hard, None);
+/// options::set("HARD_LIMIT_MIB", "512")?;
+/// # if hakmem::is_active() {
+/// assert_eq!(stats::limit().hard, Some(512 << 20));
+/// # }
+/// # Ok::<(), options::Error>(())
+/// ```
+pub fn limit() -> Limit {
     read::limit()
 }
 

@@ -118,10 +118,6 @@ pub fn program_allocations() -> u64 {
 }
 
 /// The hard limit, what is held of it, and what it has refused.
-#[cfg_attr(
-    not(any(feature = "serde", feature = "reports")),
-    allow(dead_code, reason = "figures of reports")
-)]
 pub fn limit() -> Limit {
     let hard = limits::hard();
     Limit {
