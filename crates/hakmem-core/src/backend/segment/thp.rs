@@ -33,52 +33,86 @@ pub(super) const MOST: usize = 2 * MOST_UNTOLD;
 /// So many heaps may have little-used pages in segments that ask where system pages are dear.
 const FEW_HEAPS: usize = 4;
 
-/// Asks for huge pages for a fresh segment, if that pays. Of many threads' little-used pages,
-/// programs touch only the beginning: so three quarters of the bytes of pages must be carved, or
-/// half of them while there is only one heap: it fills what it has before it claims more. If pages
-/// are half of what is in use, too, and enough segments' worth of them, a segment for a page asks.
-/// Programs need not write all of a large or medium block. So any other segment asks up to a bound
-/// (`tried`) if pages are a quarter of what is in use. Else it asks only if others like it were
-/// found full; in a process of several heaps, of which one says nothing of the others, a segment
-/// for a page does so only if the pages are carved, too. Where system pages are dear
-/// (`first_touch`), any segment asks up to the bound once there are two for each heap; in a process
-/// of more than a few heaps one for a page does so only if the pages are carved.
-pub(super) fn choose_thp(head: &Meta, n: u32) {
-    let from = policy::THP_FROM_SEGMENTS.get() as usize;
-    let choice = Thp::now();
-    let small = small_segments();
-    let carved = TOTALS.carved.load(Relaxed).max(0) as usize;
-    let in_use = TOTALS.in_use.load(Relaxed);
-    let is_page = n == 1 || n == PAGE_SLOTS;
-    let half = |part: usize, whole: usize| part * 2 >= whole;
-    let heaps = HEAPS.load(Relaxed) as usize;
-    let has_several_heaps = heaps > 1;
-    let is_carved = match has_several_heaps {
-        false => half(carved, small * SEGMENT),
-        true => carved * 4 >= small * SEGMENT * 3,
-    };
-    let asks = choice == Thp::Auto && is_carved;
-    let is_filled = is_page && small >= from && half(small, in_use);
-    let at = head.start().addr();
-    let may_try = || match is_page {
-        _ if asks && small * 4 >= in_use => tried::SMALL.may(at, 1, 1),
-        true => (asks || !has_several_heaps) && tried::PAGES.may(at, 1, 1),
-        false => tried::LARGE.may(at, 1, 1),
-    };
-    let may_try_early = || {
+/// What decides whether a fresh segment gets huge pages. Programs write most of a page that has
+/// many blocks in use, and need not write all of a large or medium block.
+struct Facts {
+    /// The segment is for a page of small or medium blocks, not for a large block.
+    is_page: bool,
+    /// Segments in use.
+    in_use: usize,
+    /// Segments' worth of pages of small blocks.
+    small: usize,
+    /// So much of these pages is carved that the program fills them. Of many threads' little-used
+    /// pages it touches only the beginning: so it is three quarters of the bytes, or half of them
+    /// while there is only one heap, which fills what it has before it claims more.
+    is_carved: bool,
+    /// Thread heaps that were made. Of several, one says nothing of the others.
+    heaps: usize,
+    /// `THP_FROM_SEGMENTS`.
+    from: usize,
+}
+
+impl Facts {
+    /// The facts for a segment whose first `n` slots are claimed.
+    fn read(n: u32) -> Self {
+        let small = small_segments();
+        let carved = TOTALS.carved.load(Relaxed).max(0) as usize;
+        let heaps = HEAPS.load(Relaxed) as usize;
+        let least = small * SEGMENT / 4 * if heaps > 1 { 3 } else { 2 };
+        Self {
+            is_page: n == 1 || n == PAGE_SLOTS,
+            in_use: TOTALS.in_use.load(Relaxed),
+            small,
+            is_carved: carved >= least,
+            heaps,
+            from: policy::THP_FROM_SEGMENTS.get() as usize,
+        }
+    }
+
+    /// True if the program will fill the segment: it is for a page, enough pages are in use, they
+    /// are carved, and they are half of what is in use.
+    fn is_filled(&self) -> bool {
+        self.is_page && self.is_carved && self.small >= self.from && self.small * 2 >= self.in_use
+    }
+
+    /// True if the segment, at address `at`, may try huge pages. Where carved pages are a quarter
+    /// of what is in use, any segment may. Else it may only if others like it were found full, and
+    /// one for a page of several heaps only if the pages are carved, too.
+    fn may_try(&self, at: usize) -> bool {
+        let trial = match self.is_page {
+            _ if self.is_carved && self.small * 4 >= self.in_use => &tried::SMALL,
+            true if self.heaps > 1 && !self.is_carved => return false,
+            true => &tried::PAGES,
+            false => &tried::LARGE,
+        };
+        self.in_use > self.from + 1 && trial.may(at, 1, 1)
+    }
+
+    /// True if the segment may try huge pages because system pages are dear here: once there are
+    /// two segments for each heap. In a process of more than a few heaps, one for a page may only
+    /// if the pages are carved.
+    fn may_try_as_dear(&self) -> bool {
         first_touch::is_dear()
-            && in_use >= 2 * heaps
-            && (!is_page || heaps <= FEW_HEAPS || asks)
+            && self.in_use >= 2 * self.heaps
+            && (!self.is_page || self.heaps <= FEW_HEAPS || self.is_carved)
             && tried::SMALL.has_room(1)
+    }
+}
+
+/// Asks for huge pages for a fresh segment whose first `n` slots are claimed, or tries them, if
+/// that pays.
+pub(super) fn choose_thp(head: &Meta, n: u32) {
+    let at = head.start().addr();
+    let facts = Facts::read(n);
+    let told = match Thp::now() {
+        Thp::Always => THP,
+        Thp::Auto if facts.is_filled() => THP,
+        Thp::Auto if facts.may_try_as_dear() || facts.may_try(at) => TRIED,
+        _ => return,
     };
-    let tries = choice == Thp::Auto
-        && !(asks && is_filled)
-        && (may_try_early() || in_use > from + 1 && may_try());
-    let wanted = choice == Thp::Always || asks && is_filled || tries;
-    let told = &head.segment().thp;
-    if wanted && os::want_thp(at, SEGMENT) {
-        told.store(if tries { TRIED } else { THP }, Relaxed);
-        if tries {
+    if os::want_thp(at, SEGMENT) {
+        head.segment().thp.store(told, Relaxed);
+        if told == TRIED {
             tried::take(1);
         }
     }
