@@ -80,6 +80,9 @@ fn a_running_program_is_drawn_as_it_is() {
     let segments = map["segments"].as_array().unwrap();
     let huge: Vec<_> = segments.iter().filter(|s| s["huge"].is_u64()).collect();
     assert_eq!((huge.len(), &huge[0]["huge"]), (1, &3.into()));
+    // It tries huge pages, where the system has them.
+    let has_thp = Path::new("/sys/kernel/mm/transparent_hugepage/enabled").exists();
+    assert_eq!(huge[0]["thp"], has_thp, "{}", huge[0]);
     for segment in segments
         .iter()
         .filter(|s| s["slots"] != Value::Array(vec![]))

@@ -34,8 +34,8 @@ pub const SEGMENT_BYTES: u64 = 2 << 20;
 const SLOTS: usize = (SEGMENT_BYTES / SLOT_BYTES) as usize;
 /// Arenas there may be, and groups of segments in one of them: 32 TiB.
 const MOST_ARENAS: usize = 64;
-/// A segment that asks for huge pages.
-const THP: u8 = 1;
+/// A segment that asks for huge pages, or tries them: `THP` and `TRIED` of the core.
+const THP: [u8; 2] = [1, 3];
 const MOST_GROUPS: u64 = 1 << 18;
 /// Segments that are looked at, a huge block being one, and runs of slots in them.
 const MOST_SEGMENTS: u64 = 1 << 18;
@@ -234,7 +234,7 @@ impl Reader<'_> {
     /// A segment, from which on there are `room` in the arena.
     fn segment(&self, address: u64, metas: &[u8], room: u64) -> io::Result<Segment> {
         let f = &self.fields;
-        let thp = u8_at(metas, f.thp) == THP;
+        let thp = THP.contains(&u8_at(metas, f.thp));
         if matches!(u8_at(metas, f.kind), HUGE | SAMPLED_HUGE | PROGRAM_HUGE) {
             // It lies in its arena, though that may have grown since its end was read.
             let span = u64::from(u32_at(metas, f.span)).clamp(1, room);
