@@ -108,15 +108,18 @@ fn totals(out: &mut impl Write, s: &Stats, usage: &Usage, resident: u64, pid: i3
         Bytes(s.dirty_bytes),
         Bytes(s.purged_bytes)
     )?;
-    writeln!(
-        out,
-        "hakmem: resident in its arenas {}, of the process at most {}; \
-         page faults: {} minor, {} major",
-        Bytes(resident),
-        Bytes(usage.peak_resident_kib << 10),
-        usage.minor_faults,
-        usage.major_faults
-    )?;
+    match usage.peak_resident_kib {
+        0 => writeln!(out, "hakmem: the system may not be asked what is resident")?,
+        peak => writeln!(
+            out,
+            "hakmem: resident in its arenas {}, of the process at most {}; \
+             page faults: {} minor, {} major",
+            Bytes(resident),
+            Bytes(peak << 10),
+            usage.minor_faults,
+            usage.major_faults
+        )?,
+    }
     writeln!(
         out,
         "hakmem: {} refills; {} frees for other threads; large {} ({} from a cache), \
