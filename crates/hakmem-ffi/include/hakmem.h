@@ -178,9 +178,9 @@ int hakmem_get_option(const char *name, char *value, size_t room);
 int hakmem_map(int fd);
 
 // Begins to sample allocations for the heap profile, one in `interval` bytes on average. An
-// `interval` of 0 stands for 524288 bytes. If the profile is on, it goes on with the new interval.
-// Returns 0, or -1 if there is no such interval, or if a fork has cut the profile short in this
-// process. See HAKMEM_PROFILE.
+// `interval` of 0 stands for the option PROFILE_INTERVAL, which is 524288 bytes if nobody set it.
+// If the profile is on, it goes on with the new interval. Returns 0, or -1 if there is no such
+// interval, or if a fork has cut the profile short in this process. See HAKMEM_PROFILE.
 int hakmem_profile_start(size_t interval);
 
 // Takes no more samples. The profile still notices frees of the existing samples.

@@ -236,13 +236,13 @@ pub extern "C" fn hakmem_map(fd: c_int) -> c_int {
 }
 
 /// Begins to sample allocations for the heap profile, one in `interval` bytes on average. An
-/// `interval` of 0 stands for 524288 bytes. If the profile is on, it goes on with the new interval.
-/// Returns 0, or -1 if there is no such interval, or if a fork has cut the profile short in this
-/// process. See HAKMEM_PROFILE.
+/// `interval` of 0 stands for the option PROFILE_INTERVAL, which is 524288 bytes if nobody set it.
+/// If the profile is on, it goes on with the new interval. Returns 0, or -1 if there is no such
+/// interval, or if a fork has cut the profile short in this process. See HAKMEM_PROFILE.
 #[unsafe(no_mangle)]
 pub extern "C" fn hakmem_profile_start(interval: usize) -> c_int {
     let interval = match interval {
-        0 => profile::DEFAULT_INTERVAL,
+        0 => c::profile_interval(),
         n => n as u64,
     };
     if profile::start(interval) { 0 } else { -1 }

@@ -269,7 +269,7 @@ options! {
     /// standard error, once. 0: never.
     foreign_report: u32 = 1000, One FOREIGN_REPORT, "FOREIGN_REPORT", Number(0, u32::MAX), "frees";
     /// Bytes that are allocated between two samples of the heap profile, on average. Fewer give a
-    /// finer profile that costs more.
+    /// finer profile that costs more. Read when the profile begins.
     profile_interval: u32 = 512 << 10,
         One PROFILE_INTERVAL, "PROFILE_INTERVAL", Number(1, 1 << 30), "bytes";
 }

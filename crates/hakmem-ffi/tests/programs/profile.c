@@ -36,7 +36,9 @@ static void by_functions(const char *file) {
     check(hakmem_profile_dump(1) == -1); // None was started.
     check(hakmem_profile_start((size_t)1 << 60) == -1);
     check(hakmem_profile_start(2) == 0);
-    check(hakmem_profile_start(1) == 0);
+    // 0 stands for the option.
+    check(hakmem_set_option("PROFILE_INTERVAL", "1") == 0);
+    check(hakmem_profile_start(0) == 0);
     allocate();
     hakmem_profile_stop();
     kept[0] = malloc(3000);
