@@ -26,7 +26,7 @@ pub fn generate(options: &Options) -> ! {
     let command = crate::Cli::command();
     let done = match &options.what {
         What::Completions { shell } => completions(command, *shell),
-        What::Man { folder } => clap_mangen::generate_to(command, folder)
+        What::Man { folder } => crate::man::write(command, folder)
             .map_err(|e| format!("cannot write to {}: {e}", folder.display())),
     };
     match done {

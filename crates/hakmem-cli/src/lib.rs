@@ -13,6 +13,7 @@ mod grammar;
 mod inherited;
 mod library;
 mod lines;
+mod man;
 mod map;
 mod needed;
 mod options;

@@ -246,6 +246,20 @@ fn completions_and_pages() {
     ] {
         let text = std::fs::read_to_string(folder.path().join(page)).unwrap();
         assert!(text.contains("Examples"), "{page}");
+        assert!(
+            text.contains(".SH NOTES\n") && !text.contains(".SH EXTRA"),
+            "{page}"
+        );
     }
     assert!(!folder.path().join("hakmem-generate.1").exists());
+    // A line of a list ends where the next one begins.
+    let run = std::fs::read_to_string(folder.path().join("hakmem-run.1")).unwrap();
+    assert!(
+        run.contains("  2    wrong usage\n.fi\nIf hakmem did not serve"),
+        "{run}"
+    );
+    assert!(
+        run.contains(".SH SYNOPSIS\n.nf\nhakmem run [OPTIONS] <PROG> [ARGS]...\n.fi\n"),
+        "{run}"
+    );
 }
