@@ -80,7 +80,8 @@ fn findings(options: &Options) -> Vec<Finding> {
     let root = Root::new(options.root.as_deref());
     let mut all = vec![target::library(options.lib.as_deref())];
     all.extend(kernel::findings(&root));
-    all.extend(memory::findings(&root));
+    let process = options.pid.map_or("self".to_owned(), |pid| pid.to_string());
+    all.extend(memory::findings(&root, &process));
     if let Some(pid) = options.pid {
         let Some(found) = process::findings(&root, pid) else {
             say(&format!("there is no process {pid}"));
@@ -102,7 +103,8 @@ fn findings(options: &Options) -> Vec<Finding> {
     all.push(preload::of_environment(&root, "self", &variables));
     all.push(preload::of_file(&root, "self"));
     all.extend(limits::findings(&root, "self"));
-    all.extend(cgroup::findings(&root, "self"));
+    let percent = settings::limit_percent(&variables);
+    all.extend(cgroup::findings(&root, "self", percent.as_deref()));
     let Some(word) = options.command.first() else {
         return all;
     };

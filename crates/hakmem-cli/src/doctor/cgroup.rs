@@ -38,7 +38,8 @@ const V2: Version = Version {
     events: "memory.events",
 };
 
-pub fn findings(root: &Root, process: &str) -> Vec<Finding> {
+/// `percent` is the share of the limit that is hakmem's soft limit. None: hakmem reads no limit.
+pub fn findings(root: &Root, process: &str, percent: Option<&str>) -> Vec<Finding> {
     let Some((version, mount, group)) = place(root, process) else {
         return vec![Finding::ok(
             "control group",
@@ -52,11 +53,12 @@ pub fn findings(root: &Root, process: &str) -> Vec<Finding> {
         version,
         &folders,
         version.hard,
+        percent,
         "The kernel ends a process of the group when the group needs more.",
     )];
     if let Some(soft) = version.soft {
         let what = "The kernel slows the processes of the group down when the group needs more.";
-        all.push(limit(root, version, &folders, soft, what));
+        all.push(limit(root, version, &folders, soft, percent, what));
     }
     all.extend(folders.first().and_then(|own| killed(root, version, own)));
     all
@@ -141,6 +143,7 @@ fn limit(
     version: &Version,
     folders: &[String],
     name: &'static str,
+    percent: Option<&str>,
     what: &str,
 ) -> Finding {
     let Some((most, folder)) = least(root, folders, name) else {
@@ -154,7 +157,13 @@ fn limit(
         .number(&format!("{folder}/{}", version.used))
         .unwrap_or(0);
     let found = format!("{} of {} are used", bytes(used), bytes(most));
-    let meaning = format!("{what} hakmem reads this limit only with HAKMEM_LIMIT_PERCENT.");
+    let reads = match percent {
+        Some(n) => {
+            format!("With HAKMEM_LIMIT_PERCENT={n} so many per cent are hakmem's soft limit.")
+        }
+        None => "hakmem reads this limit only with HAKMEM_LIMIT_PERCENT.".into(),
+    };
+    let meaning = format!("{what} {reads}");
     let near = u128::from(used) * 100 > u128::from(most) * u128::from(NEAR);
     let advice = "Free memory that hakmem keeps counts: 16 MiB, a sixteenth of what is live, what \
                   was needed more within the last decay, and the huge cache. HAKMEM_SURPLUS_MIB, \

@@ -10,9 +10,10 @@ const SEGMENT: u64 = 2 << 20;
 /// The kernel's default.
 const MAPS: u64 = 65530;
 
-pub fn findings(root: &Root) -> Vec<Finding> {
+/// What the system says, and what the process may have of it.
+pub fn findings(root: &Root, process: &str) -> Vec<Finding> {
     let all = [
-        huge_pages(root),
+        switched_off(root, process).or_else(|| huge_pages(root)),
         compaction(root),
         shared(root),
         overcommit(root),
@@ -29,8 +30,26 @@ fn chosen(root: &Root, file: &str) -> Option<String> {
     Some(rest.split_once(']')?.0.to_owned())
 }
 
+/// The subject of findings about huge pages.
+const HUGE_PAGES: &str = "huge pages";
+
+/// A process, or the one that started it, may have switched huge pages off for itself.
+fn switched_off(root: &Root, process: &str) -> Option<Finding> {
+    let enabled = root.field(&format!("/proc/{process}/status"), "THP_enabled")?;
+    (enabled == "0").then(|| {
+        Finding::new(
+            Verdict::Note,
+            HUGE_PAGES,
+            "off for the process",
+            "The process, or one that started it, called prctl with PR_SET_THP_DISABLE. hakmem \
+             gets no huge pages, and HAKMEM_THP has no effect.",
+            "For a program with a large heap, leave that call out.",
+        )
+    })
+}
+
 fn huge_pages(root: &Root) -> Option<Finding> {
-    const SUBJECT: &str = "huge pages";
+    const SUBJECT: &str = HUGE_PAGES;
     let Some(word) = chosen(root, "enabled") else {
         return Some(Finding::new(
             Verdict::Note,

@@ -28,15 +28,17 @@ pub fn findings(root: &Root, pid: u32) -> Option<Vec<Finding>> {
     all.push(filter(root, &status));
     all.extend(maps(root, &process));
     // Only who may trace the process may read its environment.
-    if let Some(text) = root.read(&format!("/proc/{process}/environ")) {
-        let variables = settings::parse(&text);
+    let text = root.read(&format!("/proc/{process}/environ"));
+    let variables = text.map(|text| settings::parse(&text));
+    if let Some(variables) = &variables {
         let limited = cgroup::is_limited(root, &process);
-        all.push(settings::finding(&variables, build, limited));
-        all.push(preload::of_environment(root, &process, &variables));
+        all.push(settings::finding(variables, build, limited));
+        all.push(preload::of_environment(root, &process, variables));
     }
     all.push(preload::of_file(root, &process));
     all.extend(limits::findings(root, &process));
-    all.extend(cgroup::findings(root, &process));
+    let percent = variables.and_then(|variables| settings::limit_percent(&variables));
+    all.extend(cgroup::findings(root, &process, percent.as_deref()));
     Some(all)
 }
 
@@ -60,7 +62,15 @@ fn served(look: Result<Option<Build>, Trouble>, pid: u32) -> Finding {
             "not known",
             "The process may not be read: it is another user's, or the system keeps processes \
              apart.",
-            "Use sudo. A line above says what kernel.yama.ptrace_scope is.",
+            "Use sudo; root, too, needs the capability CAP_SYS_PTRACE. What is said above of \
+             kernel.yama.ptrace_scope counts for it as well.",
+        ),
+        Trouble::Kernel => Finding::new(
+            Verdict::Note,
+            SUBJECT,
+            "no",
+            "It is a thread of the kernel, which has no allocator.",
+            "Nothing need be done.",
         ),
         Trouble::Without { .. } => Finding::new(
             Verdict::Problem,

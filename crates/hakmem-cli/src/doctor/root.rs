@@ -134,6 +134,7 @@ impl Root {
             Some("served") => Ok(Some(Build::Default)),
             Some("served hardened") => Ok(Some(Build::Hardened)),
             Some("forbidden") => Err(Trouble::Forbidden),
+            Some("kernel") => Err(Trouble::Kernel),
             Some("without") => Err(Trouble::Without {
                 name: "prog".into(),
             }),

@@ -57,7 +57,8 @@ pub fn library(given: Option<&Path>) -> Finding {
             SUBJECT,
             &path,
             format!("It did not serve a program: {why}."),
-            "Build it again on this system: cargo build --release -p hakmem-ffi.",
+            "If that is not a limit of this shell (ulimit -a), build the library again on this \
+             system: cargo build --release -p hakmem-ffi.",
         ),
     }
 }

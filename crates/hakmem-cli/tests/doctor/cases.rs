@@ -64,7 +64,13 @@ const YAMA: &str = "proc/sys/kernel/yama/ptrace_scope";
 const SIZE: &str = "sys/kernel/mm/transparent_hugepage/hpage_pmd_size";
 const SMALLER: &str = "sys/kernel/mm/transparent_hugepage/hugepages-2048kB/enabled";
 
-pub const OF_SYSTEM: [Case; 26] = [
+pub const OF_SYSTEM: [Case; 27] = [
+    (
+        &[("proc/self/status", "CapEff: 0\nTHP_enabled:\t0\n")],
+        "huge pages",
+        "note",
+        "PR_SET_THP_DISABLE",
+    ),
     (
         &[(SIZE, "2097152\n")],
         "huge pages",
@@ -238,7 +244,28 @@ pub const OF_SYSTEM: [Case; 26] = [
     ),
 ];
 
-pub const OF_PROCESS: [Case; 16] = [
+pub const OF_PROCESS: [Case; 19] = [
+    (
+        &[("proc/42/status", "Name: p\nTHP_enabled:\t0\n")],
+        "huge pages",
+        "note",
+        "PR_SET_THP_DISABLE",
+    ),
+    (
+        &[("calls/42", "kernel")],
+        "hakmem in the process",
+        "note",
+        "Nothing need be done.",
+    ),
+    (
+        &[
+            ("cg/app/memory.high", "1048576"),
+            ("proc/42/environ", "HAKMEM_LIMIT_PERCENT=80"),
+        ],
+        "memory.high",
+        "note",
+        "With HAKMEM_LIMIT_PERCENT=80",
+    ),
     (
         &[("proc/42/limits", "Max data size  1048576 9 bytes")],
         "RLIMIT_DATA",
@@ -325,7 +352,7 @@ pub const OF_PROCESS: [Case; 16] = [
         &[("calls/42", "forbidden")],
         "hakmem in the process",
         "problem",
-        "sudo",
+        "CAP_SYS_PTRACE",
     ),
     (
         &[("proc/42/status", "Name: p\nSeccomp: 2")],
