@@ -83,7 +83,8 @@ impl Trouble {
             Self::Forbidden => format!(
                 "process {pid} may not be read: it is another user's, or the system keeps \
                  processes apart \
-                 (kernel.yama.ptrace_scope); root may, and so may `hakmem top PROG` what it starts itself"
+                 (kernel.yama.ptrace_scope); root may; without \
+                 `--pid`, hakmem starts the program itself, and may read it"
             ),
             Self::Hidden => format!(
                 "process {pid} may not be read: it keeps others out (prctl PR_SET_DUMPABLE, or an \
