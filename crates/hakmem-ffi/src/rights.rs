@@ -80,14 +80,6 @@ fn held<R>(call: impl FnOnce() -> R) -> R {
     result
 }
 
-/// Opens the files of reports: afterwards the process may not be allowed to. A child of vfork has
-/// descriptors of its own, and its parent's memory (rule 4).
-fn keep_files() {
-    if !c::in_shared_memory() {
-        errno::preserved(life::keep_files_for_fewer_rights);
-    }
-}
-
 /// Makes a call that makes a filter for system calls. `is_made` says by its result whether it did.
 fn filtering(call: impl FnOnce() -> c_long, is_made: impl FnOnce(c_long) -> bool) -> c_long {
     // A second filter changes nothing here, and one in a child of vfork is not this process's (rule
@@ -227,7 +219,6 @@ macro_rules! functions {
                     Ok(name) => name,
                     Err(_) => panic!(),
                 };
-            keep_files();
             held(|| {
                 let next = match NEXT.load(Relaxed) {
                     0 => find(&NEXT, NAME),

@@ -296,15 +296,6 @@ static void is_confined(void) {
     free(malloc(100));
 }
 
-/* The same, and another file gets the number of each descriptor above 2. */
-static void is_confined_and_takes_all_numbers(void) {
-    int other = open("taken", O_CREAT | O_RDWR, 0600);
-    CHECK(other > 2);
-    is_confined();
-    for (int fd = 3; fd < 256; fd++)
-        CHECK(fd == other || dup2(other, fd) == fd);
-}
-
 static void filter_of_another(void) {
     free_much();
     CHECK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
@@ -331,7 +322,6 @@ int main(int argc, char **argv) {
         {"fork_leaves_one_thread", fork_leaves_one_thread},
         {"filter_of_another", filter_of_another},
         {"is_confined", is_confined},
-        {"is_confined_and_takes_all_numbers", is_confined_and_takes_all_numbers},
     };
     alarm(120);
     for (size_t i = 0; argc == 2 && i < sizeof all / sizeof *all; i++)

@@ -48,17 +48,6 @@ impl Plan {
         }
     }
 
-    /// See [`keep_files_for_fewer_rights`].
-    fn keep_files_for_fewer_rights(self) {
-        let report = self.report.and_then(|report| match report.to {
-            To::Stderr(_) => None,
-            To::File(file) => Some(file),
-        });
-        for file in [report, self.map, self.errors].into_iter().flatten() {
-            file.keep_open_for_fewer_rights();
-        }
-    }
-
     /// See [`drop_files`].
     fn drop_files(self) {
         match self.report.map(|report| report.to) {
@@ -255,17 +244,7 @@ pub fn keep_files() {
     profile::keep_files();
 }
 
-/// Opens the files that reports will be written to. To be called before the process changes its
-/// rights, its root or its namespaces: afterwards it may not open them.
-pub fn keep_files_for_fewer_rights() {
-    // SAFETY: only `start` and `leave` write it, in constructors, which have returned.
-    if let Some(plan) = unsafe { *PLAN.0.get() } {
-        plan.keep_files_for_fewer_rights();
-    }
-    profile::keep_files_for_fewer_rights();
-}
-
-/// Closes what [`keep_files`] opened: the process made no filter.
+/// Closes them: the process made no filter.
 pub fn drop_files() {
     // SAFETY: only `start` and `leave` write it, in constructors: `start` before it installs the
     // handler, `leave` with all signals blocked. Other threads come later.

@@ -80,13 +80,6 @@ pub fn keep_files() {
     }
 }
 
-/// See `life::keep_files_for_fewer_rights`.
-pub fn keep_files_for_fewer_rights() {
-    if let Some(file) = file() {
-        file.keep_open_for_fewer_rights();
-    }
-}
-
 /// See `life::drop_files`.
 pub fn drop_files() {
     if let Some(file) = file() {

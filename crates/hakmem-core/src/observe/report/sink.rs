@@ -8,9 +8,6 @@
 //! 2. Links of the kernel that stand for a descriptor (`/dev/stdout`, `/dev/fd/3`) are followed.
 //! 3. A process with a filter (`c::is_filtered`) opens nothing. It writes to descriptors that were
 //!    opened before the filter was made. They have high numbers, and are not checked again.
-//! 4. A process may drop its rights, or change its root. A file that it can then no longer open by
-//!    name gets the report at a descriptor that was opened before. That one is still the file that
-//!    was opened: else the program closed it, and its number may be another file's.
 
 use super::cancel;
 use super::errno::Reason;
@@ -20,14 +17,13 @@ use crate::api::c;
 use crate::os;
 use core::ffi::{CStr, c_int};
 use core::fmt::Write;
-use core::sync::atomic::{AtomicI32, AtomicU64, Ordering::Relaxed};
+use core::sync::atomic::{AtomicI32, Ordering::Relaxed};
 
 /// The lowest number for a kept descriptor. Programs count on low numbers.
 const LOWEST: c_int = 200;
 
-/// A descriptor that is kept for a process with a filter or with fewer rights (rules 3, 4), or -1.
-/// The thread that makes the change stores it. It guards no memory. So relaxed loads and stores are
-/// enough.
+/// A descriptor that is kept for a process with a filter (rule 3), or -1. The thread that makes the
+/// filter stores it. It guards no memory. So relaxed loads and stores are enough.
 struct Kept(AtomicI32);
 
 impl Kept {
@@ -121,8 +117,6 @@ pub struct File(&'static Named);
 struct Named {
     path: Text<PATH>,
     kept: Kept,
-    /// Device and inode of the file that is kept open.
-    identity: [AtomicU64; 2],
 }
 
 impl File {
@@ -149,11 +143,11 @@ impl File {
             return None;
         }
         let page: *mut Named = page.cast();
-        let (kept, identity) = (Kept::none(), [const { AtomicU64::new(0) }; 2]);
+        let kept = Kept::none();
         // SAFETY: the map has the size of `Named` and begins at a system page. Only this call has
         // its address until the write is done, and no one unmaps it.
         unsafe {
-            page.write(Named { path, kept, identity });
+            page.write(Named { path, kept });
             Some(Self(&*page))
         }
     }
@@ -161,41 +155,16 @@ impl File {
     /// Opens the file and keeps it open. To be called before the process makes a filter (rule 3).
     /// `%p` in the name is the number that the process has now.
     pub fn keep_open(self) {
-        self.open_to_keep().unwrap_or_else(|why| {
-            if self.still_open().is_none() {
-                self.say_lost(why);
-            }
-        });
-    }
-
-    /// Opens the file and keeps it open, unless it is. To be called before the process changes its
-    /// rights or its root (rule 4). If that fails, the report itself says so.
-    pub fn keep_open_for_fewer_rights(self) {
-        if !c::is_filtered() && self.still_open().is_none() {
-            let _ = self.open_to_keep();
-        }
-    }
-
-    fn open_to_keep(self) -> Result<(), Reason> {
-        with_pid(&self.0.path, |name| {
+        let opened = with_pid(&self.0.path, |name| {
             let fd = cancel::held_off(|| open(name))?;
             let kept = duplicate(fd);
             let result = if kept < 0 { Err(Reason::last()) } else { Ok(()) };
-            let of_file = identity(kept).map_or([0; 2], <[u64; 2]>::from);
-            self.0.identity.iter().zip(of_file).for_each(|(word, part)| word.store(part, Relaxed));
             self.0.kept.set(kept);
             // SAFETY: `open` has just made the descriptor, and only this call has its number.
             unsafe { libc::close(fd) };
             result
-        })
-    }
-
-    /// The kept descriptor, if it is still the file that was opened (rule 4).
-    fn still_open(self) -> Option<c_int> {
-        let of_file = self.0.identity.each_ref().map(|word| word.load(Relaxed));
-        let is_same =
-            |&fd: &c_int| identity(fd).is_some_and(|now| <[u64; 2]>::from(now) == of_file);
-        self.0.kept.get().filter(is_same)
+        });
+        opened.unwrap_or_else(|why| self.say_lost(why));
     }
 
     /// Closes the kept descriptor: the process made no filter.
@@ -213,12 +182,7 @@ impl File {
             // If `keep_open` could not open the file, it has said so.
             self.0.kept.get().map_or(Ok(()), |fd| out::write(fd, line))
         } else {
-            with_pid(&self.0.path, |name| {
-                cancel::held_off(|| match open(name) {
-                    Ok(fd) => append_to(fd, line),
-                    Err(why) => self.still_open().map_or(Err(why), |fd| out::write(fd, line)),
-                })
-            })
+            with_pid(&self.0.path, |name| cancel::held_off(|| append_to(name, line)))
         };
         written.unwrap_or_else(|why| self.say_lost(why));
     }
@@ -321,10 +285,10 @@ fn open(name: &CStr) -> Result<c_int, Reason> {
     if fd < 0 { Err(Reason::last()) } else { Ok(fd) }
 }
 
-/// Writes to a descriptor that `open` has just made, and closes it.
-fn append_to(fd: c_int, line: &[u8]) -> Result<(), Reason> {
+fn append_to(name: &CStr, line: &[u8]) -> Result<(), Reason> {
+    let fd = open(name)?;
     let written = out::write(fd, line);
-    // SAFETY: `open` has just made the descriptor, and only the caller has its number.
+    // SAFETY: `open` has just made the descriptor, and only this call has its number.
     unsafe { libc::close(fd) };
     written
 }
