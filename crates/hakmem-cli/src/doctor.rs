@@ -103,8 +103,7 @@ fn findings(options: &Options) -> Vec<Finding> {
     all.push(preload::of_environment(&root, "self", &variables));
     all.push(preload::of_file(&root, "self"));
     all.extend(limits::findings(&root, "self"));
-    let percent = settings::limit_percent(&variables);
-    all.extend(cgroup::findings(&root, "self", percent.as_deref()));
+    all.extend(cgroup::findings(&root, "self"));
     let Some(word) = options.command.first() else {
         return all;
     };

@@ -15,6 +15,7 @@ FILE is what HAKMEM_ERRORS named for a program: there the frames of a stack are 
 hakmem prints them as functions with file and line. The files have to be those that ran: look \
 before you replace the program. One that the report names by a relative path is looked for from \
 here.
+Exit status: 0, or
   1    FILE cannot be read, or has no report
   2    wrong usage
 

@@ -26,7 +26,7 @@ fn write_built(command: &Command, folder: &Path) -> io::Result<()> {
 }
 
 fn render(command: &Command, page: &mut Vec<u8>) -> io::Result<()> {
-    let man = Man::new(command.clone());
+    let man = Man::new(command.clone().disable_help_subcommand(true));
     man.render_title(page)?;
     man.render_name_section(page)?;
     let usage = command.clone().render_usage().to_string();

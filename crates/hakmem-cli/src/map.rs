@@ -25,6 +25,7 @@ FILE holds what a program appends under HAKMEM_MAP=FILE when it ends, or at HAKM
 hakmem draws the last map. With --pid hakmem reads the memory of a running process, which needs no \
 preparation. hakmem runs PROG as `hakmem run` does, draws its heap as it was at the end, and exits \
 with its exit status.
+Exit status: 0, or
   1    there is nothing to draw, or the picture cannot be written
   2    wrong usage
   125  PROG left no map, or the picture cannot be written

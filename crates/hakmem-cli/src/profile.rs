@@ -32,6 +32,7 @@ and switches it off after --seconds, or at Ctrl-C. It needs the right to trace t
 has it, and the same user where the system allows that. The profile then has what was allocated \
 meanwhile, and in earlier such times.
 FILE holds what a program appends under HAKMEM_PROFILE=FILE; hakmem reads the last profile.
+Exit status: 0, or
   1    FILE cannot be read, or has no profile; no such process, it may not be read, or it does not \
   run on hakmem
   2    wrong usage

@@ -24,6 +24,7 @@ pub const AFTER_HELP: &str = "\
 FILE holds what a program appends under HAKMEM_STATS=json:FILE; hakmem shows the last report of \
 each process. hakmem runs PROG as `hakmem run` does, prints the tables on standard error when it \
 has ended, and exits with its exit status.
+Exit status: 0, or
   1    FILE cannot be read, or has no report; the process cannot be read
   2    wrong usage
   125, 126, 127  PROG was not started, as for `hakmem run`

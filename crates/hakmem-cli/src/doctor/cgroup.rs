@@ -38,8 +38,7 @@ const V2: Version = Version {
     events: "memory.events",
 };
 
-/// `percent` is the share of the limit that is hakmem's soft limit. None: hakmem reads no limit.
-pub fn findings(root: &Root, process: &str, percent: Option<&str>) -> Vec<Finding> {
+pub fn findings(root: &Root, process: &str) -> Vec<Finding> {
     let Some((version, mount, group)) = place(root, process) else {
         return vec![Finding::ok(
             "control group",
@@ -53,12 +52,11 @@ pub fn findings(root: &Root, process: &str, percent: Option<&str>) -> Vec<Findin
         version,
         &folders,
         version.hard,
-        percent,
         "The kernel ends a process of the group when the group needs more.",
     )];
     if let Some(soft) = version.soft {
         let what = "The kernel slows the processes of the group down when the group needs more.";
-        all.push(limit(root, version, &folders, soft, percent, what));
+        all.push(limit(root, version, &folders, soft, what));
     }
     all.extend(folders.first().and_then(|own| killed(root, version, own)));
     all
@@ -143,7 +141,6 @@ fn limit(
     version: &Version,
     folders: &[String],
     name: &'static str,
-    percent: Option<&str>,
     what: &str,
 ) -> Finding {
     let Some((most, folder)) = least(root, folders, name) else {
@@ -157,13 +154,10 @@ fn limit(
         .number(&format!("{folder}/{}", version.used))
         .unwrap_or(0);
     let found = format!("{} of {} are used", bytes(used), bytes(most));
-    let reads = match percent {
-        Some(n) => {
-            format!("With HAKMEM_LIMIT_PERCENT={n} so many per cent are hakmem's soft limit.")
-        }
-        None => "hakmem reads this limit only with HAKMEM_LIMIT_PERCENT.".into(),
-    };
-    let meaning = format!("{what} {reads}");
+    let meaning = format!(
+        "{what} With HAKMEM_LIMIT_PERCENT, hakmem takes a share of the lowest limit as its soft \
+         limit. Else it reads no limit of a group."
+    );
     let near = u128::from(used) * 100 > u128::from(most) * u128::from(NEAR);
     let advice = "Free memory that hakmem keeps counts: 16 MiB, a sixteenth of what is live, what \
                   was needed more within the last decay, and the huge cache. HAKMEM_SURPLUS_MIB, \

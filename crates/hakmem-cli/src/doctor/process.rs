@@ -28,17 +28,15 @@ pub fn findings(root: &Root, pid: u32) -> Option<Vec<Finding>> {
     all.push(filter(root, &status));
     all.extend(maps(root, &process));
     // Only who may trace the process may read its environment.
-    let text = root.read(&format!("/proc/{process}/environ"));
-    let variables = text.map(|text| settings::parse(&text));
-    if let Some(variables) = &variables {
+    if let Some(text) = root.read(&format!("/proc/{process}/environ")) {
+        let variables = settings::parse(&text);
         let limited = cgroup::is_limited(root, &process);
-        all.push(settings::finding(variables, build, limited));
-        all.push(preload::of_environment(root, &process, variables));
+        all.push(settings::finding(&variables, build, limited));
+        all.push(preload::of_environment(root, &process, &variables));
     }
     all.push(preload::of_file(root, &process));
     all.extend(limits::findings(root, &process));
-    let percent = variables.and_then(|variables| settings::limit_percent(&variables));
-    all.extend(cgroup::findings(root, &process, percent.as_deref()));
+    all.extend(cgroup::findings(root, &process));
     Some(all)
 }
 

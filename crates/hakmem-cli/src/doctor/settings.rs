@@ -16,15 +16,6 @@ pub fn parse(text: &str) -> Variables {
     text.split('\0').filter_map(pair).collect()
 }
 
-/// The share of the control group's limit that is hakmem's soft limit, if there is to be one.
-pub fn limit_percent(variables: &Variables) -> Option<String> {
-    let (_, value) = variables
-        .iter()
-        .rev()
-        .find(|(name, _)| name == "HAKMEM_LIMIT_PERCENT")?;
-    Some(value.clone()).filter(|value| value != "0")
-}
-
 /// `build`: the one that is to obey them, if that is known. `limited`: whether a control group
 /// limits the memory.
 pub fn finding(variables: &Variables, build: Option<Build>, limited: bool) -> Finding {

@@ -264,7 +264,7 @@ pub const OF_PROCESS: [Case; 19] = [
         ],
         "memory.high",
         "note",
-        "With HAKMEM_LIMIT_PERCENT=80",
+        "With HAKMEM_LIMIT_PERCENT, hakmem takes a share of the lowest limit",
     ),
     (
         &[("proc/42/limits", "Max data size  1048576 9 bytes")],

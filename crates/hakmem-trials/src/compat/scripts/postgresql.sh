@@ -15,5 +15,5 @@ run() {
     finished SERVER
     # Lines that say that something is wrong: a process that crashed is among them. Not that the
     # server was not ready yet, or that it ended an autovacuum.
-    grep -E 'PANIC|FATAL|ERROR|terminated by signal' server.log | grep -vE 'is starting up|not yet accepting|autovacuum' | sed -E 's/^[^]]*\] *//' || true
+    grep -E 'PANIC|FATAL|ERROR|terminated by signal' server.log | grep -vE 'is starting up|not yet accepting|(terminating|canceling) autovacuum' | sed -E 's/^[^]]*\] *//' || true
 }
