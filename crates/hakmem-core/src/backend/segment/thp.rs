@@ -79,11 +79,14 @@ impl Facts {
     /// of what is in use, any segment may. Else it may only if others like it were found full, and
     /// one for a page of several heaps only if the pages are carved, too.
     fn may_try(&self, at: usize) -> bool {
-        let trial = match self.is_page {
-            _ if self.is_carved && self.small * 4 >= self.in_use => &tried::SMALL,
-            true if self.heaps > 1 && !self.is_carved => return false,
-            true => &tried::PAGES,
-            false => &tried::LARGE,
+        let trial = if self.is_carved && self.small * 4 >= self.in_use {
+            &tried::SMALL
+        } else if !self.is_page {
+            &tried::LARGE
+        } else if self.is_carved || self.heaps <= 1 {
+            &tried::PAGES
+        } else {
+            return false;
         };
         self.in_use > self.from + 1 && trial.may(at, 1, 1)
     }
