@@ -160,7 +160,7 @@ fn frees_of_program_heaps_are_counted_later() {
 /// The first thread that waits for a long fork in vain is the last one that waits for it.
 #[test]
 fn a_long_fork_is_waited_for_once() {
-    in_child(|| {
+    sampled(|| {
         let is_long = || table::IS_LONG.load(Relaxed);
         for _ in 0..2 {
             during_a_fork(|| {
