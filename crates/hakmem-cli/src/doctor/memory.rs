@@ -49,11 +49,10 @@ fn switched_off(root: &Root, process: &str) -> Option<Finding> {
 }
 
 fn huge_pages(root: &Root) -> Option<Finding> {
-    const SUBJECT: &str = HUGE_PAGES;
     let Some(word) = chosen(root, "enabled") else {
         return Some(Finding::new(
             Verdict::Note,
-            SUBJECT,
+            HUGE_PAGES,
             "none",
             "This kernel has no transparent huge pages, so HAKMEM_THP has no effect.",
             "Large heaps cost more page faults than elsewhere. Nothing need be done.",
@@ -69,7 +68,7 @@ fn huge_pages(root: &Root) -> Option<Finding> {
     {
         return Some(Finding::new(
             Verdict::Note,
-            SUBJECT,
+            HUGE_PAGES,
             &format!("{word}, of {}", bytes(size)),
             "hakmem asks for huge pages in pieces of 2 MiB. This kernel makes none so small.",
             "With Linux 6.8 or later, write \"inherit\" to \
@@ -78,13 +77,13 @@ fn huge_pages(root: &Root) -> Option<Finding> {
     }
     Some(match word.as_str() {
         "madvise" => Finding::ok(
-            SUBJECT,
+            HUGE_PAGES,
             &word,
             "hakmem asks for them where small blocks fill a segment. HAKMEM_THP changes that.",
         ),
         "always" => Finding::new(
             Verdict::Note,
-            SUBJECT,
+            HUGE_PAGES,
             &word,
             "The kernel gives huge pages to memory that did not ask for them. So memory that is \
              used in part may be resident as a whole.",
@@ -93,7 +92,7 @@ fn huge_pages(root: &Root) -> Option<Finding> {
         ),
         _ => Finding::new(
             Verdict::Note,
-            SUBJECT,
+            HUGE_PAGES,
             &word,
             "hakmem gets no huge pages. HAKMEM_THP has no effect.",
             "For a program with a large heap, write \"madvise\" to \
