@@ -224,7 +224,11 @@ echo "$x, $y, $too_much, ${#z}"
 
 #[test]
 fn no_maps_left() {
-    passes("foreign_maps");
+    passes(if cfg!(feature = "hardened") {
+        "foreign_maps_and_guards"
+    } else {
+        "foreign_maps"
+    });
 }
 
 #[test]

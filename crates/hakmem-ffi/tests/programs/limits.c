@@ -131,8 +131,8 @@ static size_t churn(int rounds) {
     return refused;
 }
 
-static void calloc_is_zero(void) {
-    for (size_t size = 100; size < 8 * MIB; size = size * 5 / 2) {
+static void calloc_is_zero_below(size_t most) {
+    for (size_t size = 100; size < most; size = size * 5 / 2) {
         char *p = calloc(1, size);
         CHECK(p);
         for (size_t i = 0; i < size; i++)
@@ -140,6 +140,10 @@ static void calloc_is_zero(void) {
         memset(p, 1, size);
         free(p);
     }
+}
+
+static void calloc_is_zero(void) {
+    calloc_is_zero_below(8 * MIB);
 }
 
 static size_t statm(int field) {
@@ -366,7 +370,7 @@ static void lowered_beside_threads(void) {
 }
 
 /* So many maps that there is none to be had: munmap, mprotect and mremap in the middle of a map fail too. */
-static void foreign_maps(void) {
+static void no_maps_left(size_t served_below) {
     enum { PAGES = 140000 };
     churn(2000);
     char *p = mmap(NULL, PAGES * 4096ul, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -379,9 +383,9 @@ static void foreign_maps(void) {
     }
     CHECK(made < PAGES - 2 && errno == ENOMEM);
     size_t refused = churn(4000);
-    /* Fresh memory may need a map. What the program frees does not. */
+    /* Fresh memory may need a map. What the program frees does not, below that size. */
     drop_all_but(count / 2);
-    calloc_is_zero();
+    calloc_is_zero_below(served_below);
     /* Growth that would move pages. */
     for (size_t size = MIB; size < 64 * MIB; size += size / 2) {
         add(size);
@@ -401,6 +405,15 @@ static void foreign_maps(void) {
     CHECK(churn(4000) == 0);
     drop_all_but(0);
     malloc_trim(0);
+}
+
+static void foreign_maps(void) {
+    no_maps_left(8 * MIB);
+}
+
+/* A freed block above 1 MiB loses its access: to give it out again takes a map. */
+static void foreign_maps_and_guards(void) {
+    no_maps_left(MIB);
 }
 
 /* Locked memory is never given back, nor fresh: calloc must clear it. */
@@ -592,6 +605,7 @@ int main(int argc, char **argv) {
         {"lowered_beside_threads", lowered_beside_threads},
         {"others_map_what_was_given_back", others_map_what_was_given_back},
         {"foreign_maps", foreign_maps},
+        {"foreign_maps_and_guards", foreign_maps_and_guards},
         {"locked_from_the_start", locked_from_the_start},
         {"locked_later", locked_later},
         {"little_memory", little_memory},
