@@ -154,9 +154,6 @@ fn short_blocks_try_huge_pages_in_a_part_of_what_is_held() {
 fn blocks_ask_for_no_huge_pages_where_programs_touch_little_of_them() {
     in_child(|| {
         os::see_filters();
-        // Each block is a fresh one: none stays in the cache.
-        policy::HUGE_CACHE_MIB.set(0);
-        policy::HUGE_CACHE_PERCENT.set(0);
         const N: usize = 40 << 20;
         let asks = |fill: usize| {
             // SAFETY: the block has N bytes, of which at least one is written, and is freed once.
@@ -172,7 +169,12 @@ fn blocks_ask_for_no_huge_pages_where_programs_touch_little_of_them() {
         if density::of(unsafe { c::malloc(N) }.addr(), N).is_none() {
             return; // The system does not tell.
         }
+        let before = cached_bytes();
         assert!(asks(1));
+        assert_eq!(cached_bytes(), before, "no run of it is used again");
+        // Each further block is a fresh one: none stays in the cache.
+        policy::HUGE_CACHE_MIB.set(0);
+        policy::HUGE_CACHE_PERCENT.set(0);
         let sparse = (0..200).filter(|_| asks(1)).count();
         assert!((2..10).contains(&sparse), "{sparse}");
         // A filled one that did not ask tells nothing. The first that asks again does.
