@@ -89,6 +89,8 @@ pub struct Heap {
     most_kept: [Cell<u8>; CLASSES - FIRST_LONG],
     /// A bit for each of these classes: a free found the list full since it was last empty.
     overflowed: Cell<u32>,
+    /// How many blocks of other owners the lists take, for each class up to `SMALL_MAX`.
+    turns: free::many::Turns,
     /// Where the holder is inside (rule 3).
     pause: Pause,
     /// What the passes of the purge saw of the heap.

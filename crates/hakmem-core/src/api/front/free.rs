@@ -5,7 +5,7 @@
 //! free16 ──┬── free_own ─────── countdown_over        a block of one of this thread's pages
 //!          ├── free_listed ──── countdown_over        the same, above SMALL_MAX
 //!          ├── free_in ──┬───── keep_remote           a block of another owner's page: stays here
-//!          │             ├───── free_remote           the same: is sent
+//!          │             ├───── free_remote           the same: is sent, or stays, too
 //!          │             └───── free_whole            a large, huge or sampled block
 //!          └── free_slow ──┬─── free_in               a block of a further arena
 //!                          ├─── guard::free           a block in a guarded place

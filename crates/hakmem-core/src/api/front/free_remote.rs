@@ -1,5 +1,5 @@
-//! Remote frees, at the thread that frees: the block joins an open batch, begins one, or goes to
-//! the parked pages. The rules are those of `free`.
+//! Remote frees, at the thread that frees: the block joins an open batch, goes to the parked pages,
+//! stays with the thread, or begins a batch. The rules are those of `free`.
 
 use super::free::free_slow;
 use super::note_released;
@@ -59,7 +59,12 @@ unsafe extern "C" fn free_remote_slow(block: *mut Block, page: &'static Meta, ow
     unsafe {
         match thread::state() {
             ThreadState::Live(heap) => {
-                if !is_shared(heap, page, owner) || !free_parked(heap, page, block) {
+                let is_free = if is_shared(heap, page, owner) {
+                    free_parked(heap, page, block)
+                } else {
+                    heap.keep_of_many(page, owner, block)
+                };
+                if !is_free {
                     heap.outgoing.add(heap, page, block);
                     if heap.released().get() {
                         note_released(heap);

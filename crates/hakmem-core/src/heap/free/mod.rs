@@ -1,6 +1,7 @@
 //! Frees: of blocks of the heap's own pages, merges of remote frees, and frees of threads without a
 //! heap.
 
+pub(in crate::heap) mod many;
 pub(in crate::heap) mod remote;
 
 use crate::backend::check;

@@ -1,10 +1,11 @@
 //! Remote frees: a thread gathers them by slot, then by owner, and then sends them.
 //!
 //! A block above `SMALL_MAX` mostly goes onto the list of the freeing thread's own heap, if that
-//! has room (`Heap::keep_remote` says when). A smaller one never does: if the thread allocated it
-//! again, two threads would write to one cache line. Instead the block joins the open batch of its
-//! slot in a small table. If two slots have the same place in the table, the older batch is closed:
-//! it moves to one list of all closed batches.
+//! has room (`Heap::keep_remote` says when). A smaller one joins the open batch of its slot in a
+//! small table: if the thread allocated it again, two threads would write to one cache line. If
+//! there is no such batch, and the heap frees for several owners, it keeps some blocks all the same
+//! (`many`). Else the block begins a batch. If two slots have the same place in the table, the
+//! older batch is closed: it moves to one list of all closed batches.
 //!
 //! The thread sends all batches when they hold enough bytes (more if it frees for many owners),
 //! before it takes a parked, a cached or a fresh page, and in `Heap::collect`: when it ends, at
@@ -178,6 +179,12 @@ impl Outgoing {
         if !policy::BATCH_BY_PAGE.is_on() {
             self.close(heap, i);
         }
+    }
+
+    /// The owners to which the last send went.
+    #[inline(always)]
+    pub fn owners(&self) -> u16 {
+        self.owners.get()
     }
 
     /// The most bytes that the heap holds: more if it frees for many owners, as each send writes

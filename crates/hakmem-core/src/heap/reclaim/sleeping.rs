@@ -223,8 +223,8 @@ fn give_up(heap: &'static Heap, barriers: &HeavyBarriers, goes_on: impl Fn() -> 
         elsewhere.is_some_and(|count| is_listed(first, class, page, count))
     };
     let is_as_it_was = |class: usize| heap.owner.front.free[class].glance() == firsts[class].get();
-    // A list of blocks up to `SMALL_MAX` is of one page, but for blocks of pages that are parked
-    // already. One of larger blocks is of as many pages as the program freed the last blocks of.
+    // A list of blocks up to `SMALL_MAX` is of one page of the heap, and of blocks of other owners'
+    // pages. One of larger blocks is of as many pages as the program freed the last blocks of.
     for nth in 0..LIST_PAGES {
         let mut pages = [const { Cell::new(None) }; CLASSES];
         let mut found = false;

@@ -1,0 +1,113 @@
+//! Frees of small blocks by a heap that frees for several owners: it keeps some of them, and
+//! allocates them again.
+//!
+//! Each owner gets few blocks of such a heap, and each send writes the inboxes of all these owners.
+//! So a block that joins no open batch stays on the heap's own list of its class, while that is
+//! short.
+//!
+//! Rules
+//! 1. A block of less than 64 bytes, a line of most caches, is sent. If this heap allocated it
+//!    again, several threads would write to that line. Of a larger block, two lines at most are
+//!    shared.
+//! 2. malloc does not count the blocks of a list. So [`Turns`] counts the frees, and the heap walks
+//!    the list now and then: at most four steps for each free.
+//! 3. An empty list takes none: perhaps the thread only frees blocks of this class.
+//! 4. What holds for [`Heap::keep_remote`] holds here: no block of a parked page comes onto the
+//!    list while a purge pauses the heap.
+
+use crate::backend::check;
+use crate::backend::owner::Owner;
+use crate::backend::page::{Block, Meta};
+use crate::base::size_class::{FIRST_LONG, SIZES};
+use crate::heap::Heap;
+use crate::heap::counts::HeapEvent;
+use crate::heap::free::MUCH;
+use crate::heap::reclaim::parked;
+use crate::proto::inbox::Link;
+use crate::proto::take_away;
+use crate::{guard, harden, profile};
+use core::cell::Cell;
+
+/// A heap whose last send went to more owners keeps blocks.
+const FEW_OWNERS: u16 = 3;
+/// The bytes of a list that takes no further block.
+const MOST: u32 = 48 << 10;
+/// The size of the smallest block that is kept (rule 1).
+const LEAST: u32 = 64;
+
+/// For each class up to `SMALL_MAX`: above 0, how many blocks the list may get before the heap
+/// walks it again; below 0, how many are sent first. All zero bytes: it walks the list at once.
+pub struct Turns([Cell<i16>; FIRST_LONG]);
+
+impl Heap {
+    /// Keeps a block of a page that another owner has, if this heap frees for several and the list
+    /// is short. False: the caller still has the block. O(1) amortised.
+    ///
+    /// # Safety
+    /// The calling thread holds this heap. The block is live, of `page`, whose owner was `owner`,
+    /// and the caller's to free.
+    #[must_use]
+    pub unsafe fn keep_of_many(&self, page: &Meta, owner: *mut Owner, block: *mut Block) -> bool {
+        // In the hardened build, links lead to the same segment. Samples cut lists.
+        if self.outgoing.owners() <= FEW_OWNERS
+            || harden::ON
+            || profile::is_on()
+            || guard::is_on()
+            || self.home.is_far(page)
+        {
+            return false;
+        }
+        let (class, size) = (usize::from(page.class.get()), page.block_size.get());
+        let Some(turn) = self.turns.0.get(class) else { return false };
+        if size < LEAST || !check::may_start(block, class as u8) {
+            return false; // The batch says what is wrong.
+        }
+        let list = &self.owner.front.free[class];
+        let first = list.get();
+        if check::CHECKED && first == block {
+            check::double_free(block.cast(), page);
+        }
+        if turn.get() == 0 {
+            turn.set(self.next_turn(class));
+        }
+        if turn.get() < 0 {
+            turn.set(turn.get() + 1);
+            return false;
+        }
+        let is_parked = parked::is_owner(owner);
+        if is_parked && !self.pause.try_enter() {
+            self.pause.leave();
+            return false;
+        }
+        turn.set(turn.get() - 1);
+        // SAFETY: the caller gives up a live block, so its first word may hold a link from now on.
+        let link = || unsafe { Block::set_next(block, first) };
+        take_away::keep(link, |order| list.set_by(block, order));
+        // The counters show a block that went to its page and onto the list again.
+        if self.counts.note(class, HeapEvent::Listed, 1) > MUCH {
+            self.counts.make_room(class);
+        }
+        if is_parked {
+            self.pause.leave();
+        }
+        true
+    }
+
+    /// Walks the list of `class`, and says what follows: see [`Turns`]. Never 0.
+    #[cold]
+    fn next_turn(&self, class: usize) -> i16 {
+        let most = (MOST / SIZES[class]) as i16;
+        let mut at = self.owner.front.free[class].get();
+        let mut listed = 0;
+        while !at.is_null() && listed < most {
+            listed += 1;
+            // SAFETY: the block is on the list of the heap, which the calling thread holds (`heap`
+            // rule 1), so its first word is a link.
+            at = unsafe { Block::next(at) };
+        }
+        if listed == 0 || listed > most / 4 * 3 { -(most / 4) } else { most - listed }
+    }
+}
+
+// A class of `SMALL_MAX` bytes has turns of some blocks, and no number of blocks is too large.
+const _: () = assert!(MOST / SIZES[FIRST_LONG - 1] >= 16 && MOST / LEAST <= i16::MAX as u32);
