@@ -148,74 +148,76 @@ fn larger_blocks_of_others_are_allocated_again() {
     });
 }
 
-/// A thread that frees small blocks of four owners or more keeps them on its list, if it has one.
-/// It sends those of three owners.
+/// A thread whose batches have one block each keeps small blocks of others on its list, if that has
+/// a block. It sends those of one page.
 #[test]
 #[cfg_attr(
     feature = "hardened",
     ignore = "exact figures and places of blocks without tags, of which none waits after its free"
 )]
-fn small_blocks_of_several_owners_are_allocated_again() {
-    alone("small_blocks_of_several_owners_are_allocated_again", || {
+fn scattered_blocks_of_others_are_allocated_again() {
+    alone("scattered_blocks_of_others_are_allocated_again", || {
+        const PAGES: usize = 80;
         options::set("SHARED_FROM_HEAPS", "0").unwrap();
         options::set("SCAVENGER", "0").unwrap();
         let ranges = Ranges::default();
         let mut oracle = Oracle::new(Rust, &ranges, 25);
-        let first = oracle.alloc(layout(48));
-        // The bytes of a block, and whether the thread that frees keeps them.
-        for (owners, size, is_kept) in [
-            (3, 320, false),
-            (4, 256, true),
-            (4, 1024, true),
-            (4, 48, false),
+        let first = oracle.alloc(layout(40));
+        // The bytes of a block, how many of one page follow each other, and whether the thread
+        // keeps them.
+        for (size, run, is_kept) in [
+            (320, 3, false),
+            (256, 1, true),
+            (1024, 1, true),
+            (48, 1, false),
         ] {
-            // A block of each owner is sent at a time, so that no block joins another one.
-            options::set("BATCH_BYTES", &(owners * size).to_string()).unwrap();
-            let (turn, theirs) = (Barrier::new(owners + 1), Mutex::new(Vec::new()));
-            thread::scope(|scope| {
-                for number in 0..owners {
-                    let (ranges, turn, theirs) = (&ranges, &turn, &theirs);
-                    scope.spawn(move || {
-                        let mut oracle = Oracle::new(Rust, ranges, number as u64);
-                        let blocks = (0..128).map(|_| oracle.alloc(layout(size)));
-                        let blocks: Vec<_> = blocks.collect();
-                        theirs.lock().unwrap().push(blocks);
-                        turn.wait();
-                        turn.wait();
-                    });
-                }
-                turn.wait();
-                let mut theirs = std::mem::take(&mut *theirs.lock().unwrap());
-                let mut of_each = |count: usize| {
-                    let rounds = (0..count)
-                        .flat_map(|_| theirs.iter_mut().filter_map(Vec::pop).collect::<Vec<_>>());
-                    rounds.collect::<Vec<_>>()
-                };
-                let sent = || own().blocks_sent;
-                let before = sent();
-                free_all(&ranges, of_each(56));
-                let all = 56 * owners as u64;
-                assert_eq!(sent() - before, all, "its list of {size} bytes is empty");
-                let mine = oracle.alloc(layout(size));
-                // The list was empty: so it takes none of the next frees, a quarter of 48 KiB.
-                free_all(&ranges, of_each((12 << 10) / size / owners + 1));
-                let (before, more) = (sent(), of_each(4));
-                let places: Vec<_> = more.iter().map(Block::address).collect();
-                free_all(&ranges, more);
-                let what = format!("{size} bytes of {owners} owners");
-                let again: Vec<_> = places.iter().map(|_| oracle.alloc(layout(size))).collect();
-                if is_kept {
-                    assert_eq!(sent() - before, 0, "{what}");
-                    let again = again.iter().map(Block::address);
-                    assert!(again.eq(places.into_iter().rev()), "{what}");
-                } else {
-                    assert_eq!(sent() - before, 4 * owners as u64, "{what}");
-                }
-                free_all(&ranges, again);
-                free_all(&ranges, of_each(128));
-                free_all(&ranges, vec![mine]);
-                turn.wait();
+            options::set("BATCH_BYTES", &(PAGES * size).to_string()).unwrap();
+            let of_page = (64 << 10) / size;
+            let mut theirs = elsewhere(|| {
+                let mut oracle = Oracle::new(Rust, &ranges, 26);
+                let blocks = (0..PAGES * of_page).map(|_| oracle.alloc(layout(size)));
+                blocks.collect::<Vec<_>>()
             });
+            let mut pages: Vec<Vec<_>> = (0..PAGES).map(|_| Vec::new()).collect();
+            theirs.sort_by_key(|block| block.address() / (64 << 10));
+            for (i, block) in theirs.drain(..).enumerate() {
+                pages[i / of_page].push(block);
+            }
+            while pages.iter().any(|page| !page.is_empty()) {
+                let of_each = pages.iter_mut().flat_map(|page| {
+                    let rest = page.len().saturating_sub(run);
+                    page.drain(rest..)
+                });
+                theirs.extend(of_each);
+            }
+            let mut free = |count: usize| {
+                let before = own().blocks_sent;
+                let blocks: Vec<_> = theirs.drain(..count).collect();
+                let places: Vec<_> = blocks.iter().map(Block::address).collect();
+                free_all(&ranges, blocks);
+                (own().blocks_sent - before, places)
+            };
+            let count = 3 * PAGES;
+            assert_eq!(
+                free(count).0,
+                count as u64,
+                "its list of {size} bytes is empty"
+            );
+            let mine = oracle.alloc(layout(size));
+            // The list was empty: so it takes none of the next frees, a quarter of 48 KiB.
+            free((12 << 10) / size * run + 4);
+            let (sent, places) = free(8);
+            let again: Vec<_> = places.iter().map(|_| oracle.alloc(layout(size))).collect();
+            if is_kept {
+                assert_eq!(sent, 0, "{size} bytes");
+                let again = again.iter().map(Block::address);
+                assert!(again.eq(places.into_iter().rev()), "{size} bytes");
+            } else {
+                assert_eq!(sent, 8, "{size} bytes");
+            }
+            free_all(&ranges, again);
+            free_all(&ranges, theirs);
+            free_all(&ranges, vec![mine]);
         }
         free_all(&ranges, vec![first]);
         hakmem_core::thread_idle();

@@ -90,7 +90,7 @@ pub struct Heap {
     /// A bit for each of these classes: a free found the list full since it was last empty.
     overflowed: Cell<u32>,
     /// How many blocks of other owners the lists take, for each class up to `SMALL_MAX`.
-    turns: free::many::Turns,
+    turns: free::scattered::Turns,
     /// Where the holder is inside (rule 3).
     pause: Pause,
     /// What the passes of the purge saw of the heap.

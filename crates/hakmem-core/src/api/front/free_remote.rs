@@ -62,7 +62,7 @@ unsafe extern "C" fn free_remote_slow(block: *mut Block, page: &'static Meta, ow
                 let is_free = if is_shared(heap, page, owner) {
                     free_parked(heap, page, block)
                 } else {
-                    heap.keep_of_many(page, owner, block)
+                    heap.keep_scattered(page, owner, block)
                 };
                 if !is_free {
                     heap.outgoing.add(heap, page, block);

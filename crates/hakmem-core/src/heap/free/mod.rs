@@ -1,8 +1,8 @@
 //! Frees: of blocks of the heap's own pages, merges of remote frees, and frees of threads without a
 //! heap.
 
-pub(in crate::heap) mod many;
 pub(in crate::heap) mod remote;
+pub(in crate::heap) mod scattered;
 
 use crate::backend::check;
 use crate::backend::owner::{Owner, inbox_of};

@@ -3,13 +3,13 @@
 //! A block above `SMALL_MAX` mostly goes onto the list of the freeing thread's own heap, if that
 //! has room (`Heap::keep_remote` says when). A smaller one joins the open batch of its slot in a
 //! small table: if the thread allocated it again, two threads would write to one cache line. If
-//! there is no such batch, and the heap frees for several owners, it keeps some blocks all the same
-//! (`many`). Else the block begins a batch. If two slots have the same place in the table, the
+//! there is no such batch, and batches have few blocks, the heap keeps some blocks all the same
+//! (`scattered`). Else the block begins a batch. If two slots have the same place in the table, the
 //! older batch is closed: it moves to one list of all closed batches.
 //!
 //! The thread sends all batches when they hold enough bytes (more if it frees for many owners),
-//! before it takes a parked, a cached or a fresh page, and in `Heap::collect`: when it ends, at
-//! `malloc_trim`, or when memory is short.
+//! before it takes a parked, a cached or a fresh page (unless its batches have few blocks), and in
+//! `Heap::collect`: when it ends, at `malloc_trim`, or when memory is short.
 //! It sorts the closed batches into chains, one for each owner. One compare-and-swap sends a chain
 //! to its owner's inbox. So each owner gets one chain, however many owners there are.
 
@@ -32,6 +32,12 @@ const BATCHES: usize = 64;
 /// A heap that frees for more owners than that holds more bytes before it sends them, twice as many
 /// at most.
 const MANY: u32 = 128;
+/// From a send with fewer blocks for each batch on, the heap's frees are scattered, …
+const FEW: u64 = 2;
+/// … until one with as many as this. Kept blocks are not sent, so a send then tells of others.
+const SEVERAL: u64 = 8;
+/// A send of fewer blocks tells nothing.
+const ENOUGH: u64 = 64;
 /// The number of chains that are sorted at once, a power of two.
 const CHAINS: usize = 32;
 
@@ -75,6 +81,11 @@ pub struct Outgoing {
     room: Cell<i32>,
     /// The owners to which the last send went.
     owners: Cell<u16>,
+    /// The batches of the last sends had few blocks (`FEW`).
+    scattered: Cell<bool>,
+    /// `sent` and `batches_sent` at the last send.
+    sent_then: Cell<u64>,
+    batches_then: Cell<u64>,
     /// See `Heap::released`.
     pub released: Cell<bool>,
     /// Batches closed.
@@ -181,10 +192,10 @@ impl Outgoing {
         }
     }
 
-    /// The owners to which the last send went.
+    /// True if the batches of the last sends had few blocks.
     #[inline(always)]
-    pub fn owners(&self) -> u16 {
-        self.owners.get()
+    pub fn is_scattered(&self) -> bool {
+        self.scattered.get()
     }
 
     /// The most bytes that the heap holds: more if it frees for many owners, as each send writes
@@ -293,14 +304,28 @@ impl Outgoing {
             // SAFETY: these were the closed batches of this heap, or are the rest of them.
             batches = unsafe { self.send_some(batches) };
         }
+        self.note_scattered();
         self.owners.set((self.chains_sent.get() - before).min(u16::MAX.into()) as u16);
         self.room.set(0);
+    }
+
+    /// Notes how many blocks each batch had since the last send.
+    fn note_scattered(&self) {
+        let (sent, batches) = (self.sent.get(), self.batches_sent.get());
+        let blocks = sent - self.sent_then.replace(sent);
+        let batches = batches - self.batches_then.replace(batches);
+        if blocks >= ENOUGH {
+            let few = if self.scattered.get() { SEVERAL } else { FEW };
+            self.scattered.set(blocks < few * batches);
+        }
     }
 
     /// Resets the counters, in the child of a fork.
     pub fn reset_counts(&self) {
         self.sent.set(0);
+        self.sent_then.set(0);
         self.batches_sent.set(0);
+        self.batches_then.set(0);
         self.chains_sent.set(0);
     }
 

@@ -65,7 +65,7 @@ impl Heap {
             self.huge.empty();
             self.share_anew();
             self.end_samples();
-            self.send_remote_frees();
+            self.outgoing.send_all(self);
             self.give_up_cached(); // It may have cached pages of others that ended.
             for candidates in &self.candidates {
                 // SAFETY: candidates are null or pages of this heap: `withdraw` removes a page from

@@ -124,9 +124,10 @@ impl Heap {
     }
 
     /// Sends the remote batches. The heap does so before it takes more memory, and not at each
-    /// refill: that made batches of only a dozen blocks.
+    /// refill: that made batches of only a dozen blocks. If its frees are scattered it waits until
+    /// it has enough bytes: each send then writes many inboxes.
     pub fn send_remote_frees(&self) {
-        if self.outgoing.is_pending() {
+        if self.outgoing.is_pending() && !self.outgoing.is_scattered() {
             self.outgoing.send_all(self);
         }
     }

@@ -1,9 +1,9 @@
-//! Frees of small blocks by a heap that frees for several owners: it keeps some of them, and
-//! allocates them again.
+//! Frees of small blocks that lie scattered over many pages of other owners: the heap keeps some of
+//! them, and allocates them again.
 //!
-//! Each owner gets few blocks of such a heap, and each send writes the inboxes of all these owners.
-//! So a block that joins no open batch stays on the heap's own list of its class, while that is
-//! short.
+//! Where each thread frees blocks of all others, a remote batch has one or two blocks. To send and
+//! merge it costs as much as for many, and each send writes the inboxes of all these owners. So a
+//! block that joins no open batch stays on the heap's own list of its class, while that is short.
 //!
 //! Rules
 //! 1. A block of less than 64 bytes, a line of most caches, is sent. If this heap allocated it
@@ -28,8 +28,6 @@ use crate::proto::take_away;
 use crate::{guard, harden, profile};
 use core::cell::Cell;
 
-/// A heap whose last send went to more owners keeps blocks.
-const FEW_OWNERS: u16 = 3;
 /// The bytes of a list that takes no further block.
 const MOST: u32 = 48 << 10;
 /// The size of the smallest block that is kept (rule 1).
@@ -40,16 +38,16 @@ const LEAST: u32 = 64;
 pub struct Turns([Cell<i16>; FIRST_LONG]);
 
 impl Heap {
-    /// Keeps a block of a page that another owner has, if this heap frees for several and the list
-    /// is short. False: the caller still has the block. O(1) amortised.
+    /// Keeps a block of a page that another owner has, if the heap's last batches had few blocks
+    /// and the list is short. False: the caller still has the block. O(1) amortised.
     ///
     /// # Safety
     /// The calling thread holds this heap. The block is live, of `page`, whose owner was `owner`,
     /// and the caller's to free.
     #[must_use]
-    pub unsafe fn keep_of_many(&self, page: &Meta, owner: *mut Owner, block: *mut Block) -> bool {
+    pub unsafe fn keep_scattered(&self, page: &Meta, owner: *mut Owner, block: *mut Block) -> bool {
         // In the hardened build, links lead to the same segment. Samples cut lists.
-        if self.outgoing.owners() <= FEW_OWNERS
+        if !self.outgoing.is_scattered()
             || harden::ON
             || profile::is_on()
             || guard::is_on()
