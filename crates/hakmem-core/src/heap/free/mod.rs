@@ -162,12 +162,10 @@ impl Heap {
         let class = usize::from(page.class.get());
         // SAFETY: the caller's page has such a class, and all classes are below CLASSES.
         unsafe { assert_unchecked((FIRST_LISTED..CLASSES).contains(&class)) };
-        let list = formed(&self.owner.front.free[class]);
-        let first = list.get();
         if !check::may_start(block, class as u8) {
             return false; // The batch says what is wrong.
         }
-        if check::CHECKED && first == block {
+        if check::CHECKED && self.owner.front.free[class].get() == block {
             check::double_free(block.cast(), page);
         }
         let i = class - FIRST_LONG;
@@ -177,15 +175,33 @@ impl Heap {
             self.overflowed.set(self.overflowed.get() | 1 << i);
             return false;
         }
+        // SAFETY: the caller gives up a live block of a page that `owner` had.
+        let is_kept = unsafe { self.list_of_other(class, owner, block) };
+        if is_kept {
+            kept.set(count + 1);
+        }
+        is_kept
+    }
+
+    /// Puts a block of a page that another owner has onto the heap's list of `class`. False: the
+    /// page is parked, and a purge pauses the heap. The caller still has the block then.
+    ///
+    /// # Safety
+    /// The calling thread holds this heap. The block is live, of a page of `class`, whose owner was
+    /// `owner`, and the caller's to free if this returns true.
+    #[inline(always)]
+    unsafe fn list_of_other(&self, class: usize, owner: *mut Owner, block: *mut Block) -> bool {
         let is_parked = parked::is_owner(owner);
         if is_parked && !self.pause.try_enter() {
             self.pause.leave();
             return false;
         }
-        kept.set(count + 1);
+        let list = formed(&self.owner.front.free[class]);
+        let first = list.get();
         // SAFETY: the caller gives up a live block, so its first word may hold a link from now on.
         let link = || unsafe { Block::set_next(block, first) };
         take_away::keep(link, |order| list.set_by(block, order));
+        // The counters show a block that went to its page and onto the list again.
         if self.counts.note(class, HeapEvent::Listed, 1) > MUCH {
             self.counts.make_room(class);
         }

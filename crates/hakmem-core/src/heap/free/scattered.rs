@@ -20,11 +20,7 @@ use crate::backend::owner::Owner;
 use crate::backend::page::{Block, Meta};
 use crate::base::size_class::{FIRST_LONG, SIZES};
 use crate::heap::Heap;
-use crate::heap::counts::HeapEvent;
-use crate::heap::free::MUCH;
-use crate::heap::reclaim::parked;
 use crate::proto::inbox::Link;
-use crate::proto::take_away;
 use crate::{guard, harden, profile};
 use core::cell::Cell;
 
@@ -60,9 +56,7 @@ impl Heap {
         if size < LEAST || !check::may_start(block, class as u8) {
             return false; // The batch says what is wrong.
         }
-        let list = &self.owner.front.free[class];
-        let first = list.get();
-        if check::CHECKED && first == block {
+        if check::CHECKED && self.owner.front.free[class].get() == block {
             check::double_free(block.cast(), page);
         }
         if turn.get() == 0 {
@@ -72,23 +66,12 @@ impl Heap {
             turn.set(turn.get() + 1);
             return false;
         }
-        let is_parked = parked::is_owner(owner);
-        if is_parked && !self.pause.try_enter() {
-            self.pause.leave();
-            return false;
+        // SAFETY: the caller gives up a live block of a page of `class` that `owner` had (rule 4).
+        let is_kept = unsafe { self.list_of_other(class, owner, block) };
+        if is_kept {
+            turn.set(turn.get() - 1);
         }
-        turn.set(turn.get() - 1);
-        // SAFETY: the caller gives up a live block, so its first word may hold a link from now on.
-        let link = || unsafe { Block::set_next(block, first) };
-        take_away::keep(link, |order| list.set_by(block, order));
-        // The counters show a block that went to its page and onto the list again.
-        if self.counts.note(class, HeapEvent::Listed, 1) > MUCH {
-            self.counts.make_room(class);
-        }
-        if is_parked {
-            self.pause.leave();
-        }
-        true
+        is_kept
     }
 
     /// Walks the list of `class`, and says what follows: see [`Turns`]. Never 0.
