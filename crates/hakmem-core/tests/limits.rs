@@ -1,7 +1,7 @@
 //! The soft and the hard limit, the callback, and the gauges.
 //!
 //! Each runs in a process of its own, as the options and the figures are the process's.
-#![cfg(not(any(loom, shuttle)))]
+#![cfg(not(any(loom, shuttle, miri)))]
 
 use crate::oracle;
 

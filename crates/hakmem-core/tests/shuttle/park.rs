@@ -14,7 +14,7 @@ const PAGES: usize = 12;
 fn blocks_follow_a_page_that_changes_hands() {
     check(
         "park::blocks_follow_a_page_that_changes_hands",
-        1500,
+        12_000,
         || {
             let shared = Shared::new();
             let owner = thread::spawn(move || {
