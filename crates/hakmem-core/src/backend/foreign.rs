@@ -12,6 +12,7 @@
 //! 2. An entry of `SEARCHERS` belongs to the thread that put its token there.
 
 use crate::backend::{nothing, stray};
+use crate::base::renew::Renew;
 use crate::base::sync::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 use crate::os;
 use crate::policy::{self, Foreign};
@@ -39,6 +40,7 @@ static KNOWN: AtomicBool = AtomicBool::new(false);
 /// The functions of [`Next`], in its order. Null: there is no next allocator.
 static NEXT: [AtomicPtr<()>; 3] = [const { AtomicPtr::new(null_mut()) }; 3];
 /// The tokens of the threads that search now.
+#[unsafe(link_section = ".data.hakmem")]
 static SEARCHERS: [AtomicU32; 16] = [const { AtomicU32::new(0) }; 16];
 pub static COUNT: AtomicU64 = AtomicU64::new(0);
 
@@ -134,7 +136,7 @@ fn search(find: fn() -> Option<Next>) {
 
 /// For the child of a fork: the other threads, which are gone, search no more.
 pub fn after_fork(me: u32) {
-    SEARCHERS.iter().filter(|who| who.load(Relaxed) != me).for_each(|who| who.store(0, Relaxed));
+    SEARCHERS.iter().filter(|who| who.load(Relaxed) != me).for_each(|who| who.renew(0));
 }
 
 /// Frees a foreign pointer. `site` is the address of the calling code.

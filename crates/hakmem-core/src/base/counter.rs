@@ -11,7 +11,7 @@ use crate::base::sync::plain::{AtomicI64, AtomicU32, AtomicU64};
 use core::ops::Add;
 
 /// A number that has an atomic form.
-pub trait Number: Copy + Add<Output = Self> {
+pub trait Number: Copy + PartialEq + Add<Output = Self> {
     /// The atomic form.
     type Atomic;
     /// A relaxed load.
@@ -52,6 +52,14 @@ impl<N: Number> Counter<N> {
     #[inline(always)]
     pub fn set(&self, value: N) {
         value.store(&self.0);
+    }
+
+    /// Sets the value, but writes only if that changes it: see [`renew`](super::renew).
+    #[inline]
+    pub fn renew(&self, value: N) {
+        if self.get() != value {
+            self.set(value);
+        }
     }
 
     /// Adds `n`. Only the owner calls this: if two threads add at once, one of the sums is lost.

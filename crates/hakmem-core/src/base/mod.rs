@@ -7,6 +7,8 @@ pub(crate) mod address;
 pub(crate) mod counter;
 #[cfg(ported)]
 pub(crate) mod prefetch;
+#[cfg(ported)]
+pub(crate) mod renew;
 pub(crate) mod size_class;
 pub(crate) mod sync;
 #[cfg(ported)]

@@ -4,6 +4,7 @@
 //! passes that count, modulo [`WRAP`], as `handed`. The distances are uniform, so that a program
 //! cannot know them, with the option `GUARD_SAMPLE` as their mean.
 
+use crate::base::renew::Renew;
 use crate::base::size_class::CLASSES;
 use crate::base::sync::Ordering::Relaxed;
 use crate::base::sync::plain::{AtomicU32, AtomicU64};
@@ -41,7 +42,7 @@ pub fn random() -> u64 {
 /// For the child of a fork, where heaps count anew.
 pub fn after_fork() {
     RUN.fetch_add(1, Relaxed);
-    RANDOM.store(0, Relaxed);
+    RANDOM.renew(0);
 }
 
 impl Points {

@@ -3,6 +3,7 @@
 //! Rule: `TAKEN` guards the scratch of the unwinder. A thread that finds it taken records no
 //! frames: another thread, or code that its signal interrupted, is recording.
 
+use crate::base::renew::Renew;
 use crate::base::sync::Ordering::{Acquire, Relaxed, Release};
 use crate::base::sync::plain::{AtomicBool, AtomicU32, AtomicUsize};
 use crate::os::{self, Registers};
@@ -18,6 +19,7 @@ struct Shared(UnsafeCell<Scratch>);
 unsafe impl Sync for Shared {}
 
 static SCRATCH: Shared = Shared(UnsafeCell::new(Scratch::new()));
+#[unsafe(link_section = ".data.hakmem")]
 static TAKEN: AtomicBool = AtomicBool::new(false);
 
 /// The stack of a thread at some moment.
@@ -137,7 +139,7 @@ impl core::fmt::Display for Name {
 
 /// For the child of a fork: the thread that had the scratch is not there.
 pub fn after_fork() {
-    TAKEN.store(false, Relaxed);
+    TAKEN.renew(false);
 }
 
 /// Writes the calling thread's stack, behind the line of an error.

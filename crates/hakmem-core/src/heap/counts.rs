@@ -14,6 +14,7 @@
 use super::shared::SharedHeap;
 use crate::backend::arena::SLOT;
 use crate::base::counter::Counter;
+use crate::base::renew::Renew;
 use crate::base::size_class::{CLASSES, SIZES, span_of};
 use crate::base::sync::{AtomicI64, AtomicU32, Ordering::Relaxed};
 
@@ -169,14 +170,15 @@ impl Counts {
         for (class, before) in BEFORE.iter().enumerate() {
             let now = |what| i64::from(self.recent(class, what));
             let pages = now(HeapEvent::Claims) + now(HeapEvent::Reuses) - now(HeapEvent::Empties);
-            before.pages.fetch_add(pages, Relaxed);
-            before.full.fetch_add(now(HeapEvent::Filled) - now(HeapEvent::Unfulled), Relaxed);
-            self.events[class].iter().for_each(|event| event.set(0));
+            add(&before.pages, pages);
+            add(&before.full, now(HeapEvent::Filled) - now(HeapEvent::Unfulled));
             let listed = listed(class);
-            self.note(class, HeapEvent::Listed, listed as u32);
-            before.blocks.fetch_add(self.existing[class].get() - listed as i64, Relaxed);
+            for (what, event) in self.events[class].iter().enumerate() {
+                event.renew(if what == HeapEvent::Listed as usize { listed as u32 } else { 0 });
+            }
+            add(&before.blocks, self.existing[class].get() - listed as i64);
         }
-        self.moved.iter().for_each(|moved| moved.set(0));
+        self.moved.iter().for_each(|moved| moved.renew(0));
         let rest = [
             &self.next_pages,
             &self.holes_filled,
@@ -188,7 +190,7 @@ impl Counts {
             &self.large_hits,
             &self.large_freed,
         ];
-        rest.iter().for_each(|counter| counter.set(0));
+        rest.iter().for_each(|counter| counter.renew(0));
     }
 }
 
@@ -199,14 +201,19 @@ pub fn reset_all(given_up: impl Fn(usize) -> GivenUp) {
     for (class, before) in BEFORE.iter().enumerate() {
         let given_up = given_up(class);
         let moved =
-            |what| i64::from(MOVED[class][what as usize].swap(0, Relaxed) as i32) * i64::from(HALF);
+            |what| i64::from(MOVED[class][what as usize].load(Relaxed) as i32) * i64::from(HALF);
         let pages = moved(HeapEvent::Claims) + moved(HeapEvent::Reuses) - moved(HeapEvent::Empties);
-        before.pages.fetch_add(pages - given_up.pages as i64, Relaxed);
+        add(&before.pages, pages - given_up.pages as i64);
         let full = moved(HeapEvent::Filled) - moved(HeapEvent::Unfulled);
-        before.full.fetch_add(full - given_up.full as i64, Relaxed);
-        before.blocks.store(-(given_up.blocks as i64), Relaxed);
-        MOVED[class].iter().for_each(|moved| moved.store(0, Relaxed));
+        add(&before.full, full - given_up.full as i64);
+        before.blocks.renew(-(given_up.blocks as i64));
+        MOVED[class].iter().for_each(|moved| moved.renew(0));
     }
+}
+
+/// Adds `n` in the child of a fork, whose only thread this is.
+fn add(sum: &AtomicI64, n: i64) {
+    sum.renew(sum.load(Relaxed).wrapping_add(n));
 }
 
 /// What others than heaps gave up of a class.

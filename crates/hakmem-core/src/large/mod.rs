@@ -19,6 +19,7 @@ use crate::backend::arena::SLOT;
 use crate::backend::nodes;
 use crate::backend::page::{Kind, Meta};
 use crate::backend::segment;
+use crate::base::renew::Renew;
 use crate::base::sync::{AtomicU64, Ordering::Relaxed};
 use crate::base::usage;
 use core::cell::Cell;
@@ -42,7 +43,7 @@ pub fn heapless_frees() -> u64 {
 
 /// Counts anew. For the child of a fork.
 pub fn reset_heapless_frees() {
-    HEAPLESS.store(0, Relaxed);
+    HEAPLESS.renew(0);
 }
 
 /// Large blocks that were freed recently, in a heap.

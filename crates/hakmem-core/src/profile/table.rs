@@ -89,8 +89,10 @@ fn open<R>(_: Guard<'static>, f: impl FnOnce(&mut Books) -> R) -> R {
 }
 
 /// Threads that are about to fork.
+#[unsafe(link_section = ".data.hakmem")]
 static FORKS: AtomicU32 = AtomicU32::new(0);
 /// The token of the thread that holds the lock for its fork.
+#[unsafe(link_section = ".data.hakmem")]
 static FORKER: AtomicU32 = AtomicU32::new(0);
 /// A thread has waited for a fork in vain. Then no further one waits for it.
 pub(super) static IS_LONG: AtomicBool = AtomicBool::new(false);
@@ -133,7 +135,7 @@ pub fn before_fork() {
 /// Lets go of the lock after a fork, in the parent and in the child.
 pub fn release_after_fork() {
     let me = os::thread_token();
-    if FORKER.compare_exchange(me, 0, Relaxed, Relaxed).is_ok() {
+    if FORKER.load(Relaxed) == me && FORKER.compare_exchange(me, 0, Relaxed, Relaxed).is_ok() {
         LOCK.release();
     }
     let _ = FORKS.fetch_update(Relaxed, Relaxed, |forks| forks.checked_sub(1));

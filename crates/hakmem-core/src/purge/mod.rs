@@ -52,6 +52,7 @@ const NEWS: usize = 8;
 pub static PURGED: AtomicU64 = AtomicU64::new(0);
 /// The number of threads that are about to fork. While it is not 0, no pass begins, and a running
 /// pass ends soon.
+#[unsafe(link_section = ".data.hakmem")]
 static FORKS: plain::AtomicU32 = plain::AtomicU32::new(0);
 
 /// Proof that its maker holds `LOCK`, so that no other thread purges. It releases the lock at its

@@ -9,6 +9,7 @@ use crate::backend::owner::{Owner, inbox_of};
 use crate::backend::page::{Block, FIRST_LISTED, Meta, PageState};
 use crate::backend::remote_batch::RemoteBatch;
 use crate::base::address::formed;
+use crate::base::renew::Renew;
 use crate::base::size_class::{CLASSES, FIRST_LONG, FIRST_MEDIUM, SIZES};
 use crate::base::sync::{AtomicU64, Ordering::Relaxed};
 use crate::heap::Heap;
@@ -59,7 +60,7 @@ pub fn heapless_frees() -> u64 {
 
 /// Resets this count, in the child of a fork.
 pub fn reset_heapless_frees() {
-    HEAPLESS.store(0, Relaxed);
+    HEAPLESS.renew(0);
 }
 
 /// What became of a block that [`Heap::push_listed`] was to free.

@@ -322,11 +322,11 @@ impl Outgoing {
 
     /// Resets the counters, in the child of a fork.
     pub fn reset_counts(&self) {
-        self.sent.set(0);
+        self.sent.renew(0);
         self.sent_then.set(0);
-        self.batches_sent.set(0);
+        self.batches_sent.renew(0);
         self.batches_then.set(0);
-        self.chains_sent.set(0);
+        self.chains_sent.renew(0);
     }
 
     /// Forgets all batches, in the child of a fork. The fork may have interrupted another thread

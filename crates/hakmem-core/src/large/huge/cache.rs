@@ -21,6 +21,7 @@ use crate::backend::lately::Lately;
 use crate::backend::nodes;
 use crate::backend::page::{Meta, THP, TRIED, UNTOLD};
 use crate::backend::tried;
+use crate::base::renew::Renew;
 use crate::base::sync::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use crate::base::usage;
 use crate::os;
@@ -115,6 +116,7 @@ static FURTHER: [CachePadded<(Lock, Part)>; nodes::MOST - 1] =
 static LIVE: Lately = Lately::new();
 pub static CACHED: AtomicUsize = AtomicUsize::new(0);
 pub static HANDED: AtomicU64 = AtomicU64::new(0);
+#[unsafe(link_section = ".data.hakmem")]
 pub static RETURNED: AtomicU64 = AtomicU64::new(0);
 pub static HITS: AtomicU64 = AtomicU64::new(0);
 
@@ -128,10 +130,11 @@ pub fn counts() -> (u64, u64, u64) {
 /// low by what the thread takes or puts. `allowed` is what heaps may keep.
 pub fn after_fork(allowed: i64) {
     let allowed = allowed as usize;
-    let before = kept::ALLOWED.swap(allowed, Relaxed);
-    CACHED.fetch_add(allowed.wrapping_sub(before), Relaxed);
+    let before = kept::ALLOWED.load(Relaxed);
+    kept::ALLOWED.renew(allowed);
+    CACHED.renew(CACHED.load(Relaxed).wrapping_add(allowed.wrapping_sub(before)));
     for counter in [&HANDED, &RETURNED, &HITS] {
-        counter.store(0, Relaxed);
+        counter.renew(0);
     }
     let mut bytes = allowed;
     for (lock, part) in (0..nodes::count()).map(part) {
@@ -142,7 +145,7 @@ pub fn after_fork(allowed: i64) {
         let cached = entries.iter().flatten().map(|e| e.len * SEGMENT).sum();
         bytes = bytes.wrapping_add(cached); // `allowed` may be below zero.
     }
-    CACHED.store(bytes, Relaxed);
+    CACHED.renew(bytes);
 }
 
 /// Empties the part of a node. For the child of a fork in the middle of a change. Nobody ever uses

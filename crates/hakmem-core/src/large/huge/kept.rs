@@ -43,6 +43,7 @@ const LENGTH: usize = META - 1;
 const _: () = assert!(LONGEST <= LENGTH);
 
 /// Bytes of the huge cache that heaps may keep.
+#[unsafe(link_section = ".data.hakmem")]
 pub static ALLOWED: AtomicUsize = AtomicUsize::new(0);
 
 /// What became of a block.
@@ -242,8 +243,8 @@ impl Kept {
 
     /// Resets the counters, in the child of a fork.
     pub fn reset_counts(&self) {
-        self.hits.set(0);
-        self.puts.set(0);
+        self.hits.renew(0);
+        self.puts.renew(0);
     }
 }
 

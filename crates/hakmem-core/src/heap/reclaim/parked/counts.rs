@@ -2,6 +2,7 @@
 //! the counters of heaps do, and reports add the two.
 
 use crate::backend::page::Meta;
+use crate::base::renew::Renew;
 use crate::base::size_class::CLASSES;
 use crate::base::sync::{AtomicU64, Ordering::Relaxed};
 
@@ -38,7 +39,7 @@ pub fn whole(class: usize) -> u64 {
 /// before.
 pub fn reset_counts() {
     for count in RECEIVED.iter().chain(&GIVEN).chain(&WHOLE) {
-        count.store(0, Relaxed);
+        count.renew(0);
     }
 }
 
