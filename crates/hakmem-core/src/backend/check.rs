@@ -10,7 +10,7 @@
 
 use crate::backend::arena::{SEGMENT, SLOT};
 use crate::backend::page::{self, Block, Kind, Meta, glance};
-use crate::base::size_class::{self, FIRST_MEDIUM};
+use crate::base::size_class;
 use crate::base::sync::Ordering::Relaxed;
 use crate::os::{self, detail, report};
 use crate::policy::{self, OnError};
@@ -224,14 +224,7 @@ pub fn check_start(block: *mut Block, page: &Meta) {
 /// False if no block starts at `block`, which lies in a page of `class`: what [`check_start`] asks.
 #[inline(always)]
 pub fn may_start(block: *mut Block, class: u8) -> bool {
-    let is_start = || {
-        if usize::from(class) >= FIRST_MEDIUM {
-            return block.addr().is_multiple_of(size_class::MEDIUM_UNIT);
-        }
-        // A page of one slot starts where the slot does.
-        size_class::is_start(class, (block.addr() % SLOT) as u32)
-    };
-    !CHECKED || is_start()
+    !CHECKED || size_class::may_start(class, (block.addr() % SLOT) as u32)
 }
 
 /// Ends the process if `p` lies in a page of blocks and no block starts at it.

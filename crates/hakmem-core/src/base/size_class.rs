@@ -90,6 +90,28 @@ pub fn is_start(class: u8, offset: u32) -> bool {
     u64::from(offset).wrapping_mul(inverse) < inverse
 }
 
+/// What [`may_start`] takes in place of `INVERSES`: of blocks in pages of several slots, the
+/// inverse of `MEDIUM_UNIT`.
+static UNIT_INVERSES: [u64; INVERSES_ROOM] = {
+    let mut inverses = [0; INVERSES_ROOM];
+    let mut class = 0;
+    while class < CLASSES {
+        let unit = if class < FIRST_MEDIUM { compute_size(class) as usize } else { MEDIUM_UNIT };
+        inverses[class] = u64::MAX / unit as u64 + 1;
+        class += 1;
+    }
+    inverses
+};
+
+/// True if a block of `class` may start `offset` bytes into a slot of its page. A page of one slot
+/// starts where the slot does, so the answer is certain. In a further slot of a larger page, any
+/// multiple of `MEDIUM_UNIT` will do. One formula for both has no branch.
+#[inline(always)]
+pub fn may_start(class: u8, offset: u32) -> bool {
+    let inverse = UNIT_INVERSES[usize::from(class) % INVERSES_ROOM];
+    u64::from(offset).wrapping_mul(inverse) < inverse
+}
+
 /// The sizes of all blocks in pages of several slots are multiples of this.
 pub const MEDIUM_UNIT: usize = 2048;
 const _: () = {

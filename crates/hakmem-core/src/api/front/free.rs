@@ -53,11 +53,9 @@ pub unsafe fn free16(p: *mut u8) {
             if is_own(page) {
                 return free_own(p, page);
             }
-            let bits = (*page).bits_for(thread::front().cast());
-            if bits == page::LISTED {
-                return free_listed(p, page);
-            }
-            if bits == page::LISTED | page::FOLLOW {
+            // One branch for the first slot and for a further one: which of them a block is in
+            // cannot be foretold.
+            if (*page).bits_for(thread::front().cast()) & !page::FOLLOW == page::LISTED {
                 return free_listed(p, (*page).listed_head());
             }
             return free_in(p, page);

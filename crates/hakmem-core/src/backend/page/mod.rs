@@ -41,9 +41,10 @@
 //!    `proto::slots`, `proto::run_bin`).
 //! 4. A block is on one list at a time: the heap's, its page's, or one that is on its way through
 //!    an inbox. A refill merges the inbox first. So remote frees serve before fresh memory does.
-//! 5. Who reads: other threads read only `owner`, `block_size`, `class` and `cap` of the first
-//!    line, and only for a block that is live or that they free. The last three do not change while
-//!    the page has such a block. So a thread that got the block reads what the owner wrote before.
+//! 5. Who reads: other threads read only `owner`, `block_size`, `class`, `cap` and `from_head` of
+//!    the first line, and only for a block that is live or that they free. The last four do not
+//!    change while the page has such a block. So a thread that got the block reads what the owner
+//!    wrote before.
 //!    `state` has its own protocol (`proto::page_state`). Exceptions: maps and reports read further
 //!    fields while the owner may write them (`glance`), and so do a purge (`reclaim::sleeping` rule
 //!    5) and the checks of a batch (`check`). These fields are words of `base::word`, so that a
@@ -196,11 +197,9 @@ impl Meta {
     /// which [`Meta::has_no_owner`] was false.
     #[inline(always)]
     pub fn page_and_owner(&'static self) -> (&'static Meta, *mut Owner, bool) {
-        let (mut page, mut word) = (self, self.owner_word.get());
-        if word.addr() & FOLLOW != 0 {
-            page = self.listed_head();
-            word = page.owner_word.get();
-        }
+        // For all slots alike: which of them a block is in cannot be foretold.
+        let page = self.listed_head();
+        let word = page.owner_word.get();
         (page, word.map_addr(|word| word & !LISTED), word.addr() & LISTED != 0)
     }
 
