@@ -113,15 +113,15 @@ pub unsafe fn own_page(p: *mut u8) -> Option<&'static Meta> {
 #[cfg(all(target_arch = "x86_64", not(any(miri, shuttle, sanitizer))))]
 #[inline(always)]
 unsafe fn is_own(page: *const Meta) -> bool {
-    const { assert!(page::OWNER_WORD == 0) };
     // SAFETY: reads a word that is readable for ever (`arena` rule 4); that it may change
     // meanwhile: `page` rule 6.
     unsafe {
         core::arch::asm!(
-            "cmp {front}, qword ptr [{page}]",
+            "cmp {front}, qword ptr [{page} + {word}]",
             "jne {other}",
             front = in(reg) thread::front(),
             page = in(reg) page,
+            word = const page::OWNER_WORD,
             other = label { return false },
             options(readonly, nostack)
         );

@@ -22,11 +22,12 @@
 //! ```
 //!
 //! Rules
-//! 1. Who writes: only the owner of a page writes the first line of its metadata. That is the
+//! 1. Who writes: only the owner of a page writes the first line of its metadata, and of the second
+//!    line what describes the page: `owner_word`, `cap`, `block_size` and `class`. That is the
 //!    thread that holds the heap in `owner`. For a parked page it is the thread that holds
 //!    `parked`'s lock, or for a moment the thread that purges the page (`parked::purge` rule 3). A
-//!    retired or cached page names no owner: it is the holder of the heap that
-//!    keeps it. Before a page is opened it is the thread that claimed the slot.
+//!    retired or cached page names no owner: it is the holder of the heap that keeps it. Before a
+//!    page is opened it is the thread that claimed the slot.
 //! 2. `owner` is not null while a block of the page is used, and null otherwise. So a free into an
 //!    empty page takes the slow path, which reports the error. Only a page's first slot has an
 //!    owner. The word of a further slot names that owner too, with the bit `FOLLOW`: `free`
@@ -34,17 +35,17 @@
 //!    slots. `owner` is also null for a page of sampled blocks, whose first line belongs to
 //!    `profile`, and for a page of a program heap, whose first line belongs to the holder of that
 //!    heap's lock (`program` rule 1).
-//! 3. Who writes the second line: the owner of the slot (see `proto::slots`), before a block of the
-//!    slot is allocated and after the last block was freed. While a large or huge block is live:
-//!    the thread that allocates or resizes it. `stamp` of a parked page belongs to `parked`'s lock.
+//! 3. Who writes the rest of the second line: the owner of the slot (see `proto::slots`), before a
+//!    block of the slot is allocated and after the last block was freed. While a large or huge block
+//!    is live: the thread that allocates or resizes it. `stamp` of a parked page belongs to `parked`'s lock.
 //!    `remote_list`, `remote_link` and `segment` have protocols of their own (`proto::page_list`,
 //!    `proto::slots`, `proto::run_bin`).
 //! 4. A block is on one list at a time: the heap's, its page's, or one that is on its way through
 //!    an inbox. A refill merges the inbox first. So remote frees serve before fresh memory does.
-//! 5. Who reads: other threads read only `owner`, `block_size`, `class`, `cap` and `from_head` of
-//!    the first line, and only for a block that is live or that they free. The last four do not
-//!    change while the page has such a block. So a thread that got the block reads what the owner
-//!    wrote before.
+//! 5. Who reads: of the fields in rule 1, other threads read only those in the second line, and
+//!    only for a block that is live or that they free. They do not change while the page has such a
+//!    block, but for `owner_word`. So a thread that got the block reads what the owner wrote before.
+//!    A free by another thread does not fetch the line that the owner writes with each free.
 //!    `state` has its own protocol (`proto::page_state`). Exceptions: maps and reports read further
 //!    fields while the owner may write them (`glance`), and so do a purge (`reclaim::sleeping` rule
 //!    5) and the checks of a batch (`check`). These fields are words of `base::word`, so that a
@@ -92,8 +93,6 @@ pub use of_segment::{NOT_THP, SegmentMeta, THP, TRIED, UNTOLD};
 #[repr(C, align(128))]
 pub struct Meta {
     // The owner's line (rules 1 and 5).
-    /// The owner's address, with the bits `LISTED` and `FOLLOW`: see `Meta::owner`.
-    pub owner_word: OwnerWord<Owner>,
     /// The page's own list of free blocks.
     pub free: Cell<*mut Block>,
     /// The countdown.
@@ -105,12 +104,6 @@ pub struct Meta {
     pub next: Cell<*mut Meta>,
     /// See `next`.
     pub prev: Cell<*mut Meta>,
-    /// Blocks that fit.
-    pub cap: Word<u32>,
-    /// Bytes of a block.
-    pub block_size: Word<u32>,
-    /// The size class.
-    pub class: Word<u8>,
     /// Where the page is.
     pub state: StateCell,
     /// True if the memory was zero when the page was claimed, and was not renewed.
@@ -128,13 +121,20 @@ pub struct Meta {
     pub parked_list: Cell<ParkedList>,
     /// True if the memory behind the carved blocks was purged since the page was claimed.
     pub is_tail_purged: Cell<bool>,
-    /// How many slots back the page's first slot is, as `back` says, in this line.
-    from_head: Cell<u8>,
-    _pad: [u8; 1],
 
-    // The slot's line (rule 3).
+    _pad: [u8; 18],
+
+    // The slot's line (rules 3 and 5).
+    /// The owner's address, with the bits `LISTED` and `FOLLOW`: see `Meta::owner`.
+    pub owner_word: OwnerWord<Owner>,
+    /// Blocks that fit.
+    pub cap: Word<u32>,
+    /// Bytes of a block.
+    pub block_size: Word<u32>,
+    /// The size class.
+    pub class: Word<u8>,
     pub kind: AtomicU8,
-    /// How many slots back the page's first slot is.
+    /// How many slots back the page's first slot is, in each slot of a page.
     pub back: AtomicU8,
     /// Length: in slots for a page or a large allocation, in segments for a huge block.
     pub span: AtomicU32,
@@ -152,7 +152,7 @@ pub struct Meta {
     pub segment: SegmentMeta,
 }
 
-const _: () = assert!(size_of::<Meta>() == META && core::mem::offset_of!(Meta, kind) == 64);
+const _: () = assert!(size_of::<Meta>() == META && OWNER_WORD == 64);
 
 /// Offset of the word that `free` compares with the thread's word.
 #[cfg_attr(
@@ -210,14 +210,14 @@ impl Meta {
         self.owner_word.peek().addr() ^ owner.addr()
     }
 
-    /// The first slot of a page, from any of its slots, by the first line of metadata alone. For
-    /// slots whose word names an owner.
+    /// The first slot of a page, from any of its slots, for slots whose word names
+    /// an owner.
     #[inline(always)]
     pub fn listed_head(&self) -> &'static Meta {
         // SAFETY: `open` gave each slot of the page its distance to the first one, before the word
         // named an owner. Both slots are of one segment, whose metadata lies side by side and is
         // accessible for ever (`arena` rule 4).
-        unsafe { &*core::ptr::from_ref(self).wrapping_sub(usize::from(self.from_head.get())) }
+        unsafe { &*core::ptr::from_ref(self).wrapping_sub(usize::from(self.back.load(Relaxed))) }
     }
 
     /// The word that `free` compares with the thread's word.
@@ -378,11 +378,10 @@ impl Meta {
             let follow = unsafe { self.forward(i) };
             follow.owner_word.clear();
             follow.holes.set(0);
-            follow.from_head.set(i as u8);
             follow.back.store(i as u8, Relaxed);
             follow.set_kind(Kind::Follow);
         }
-        self.from_head.set(0);
+        self.back.store(0, Relaxed);
         self.set_kind(Kind::Page);
         if owner.is_null() {
             self.owner_word.clear();
