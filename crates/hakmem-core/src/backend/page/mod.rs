@@ -36,20 +36,21 @@
 //!    `profile`, and for a page of a program heap, whose first line belongs to the holder of that
 //!    heap's lock (`program` rule 1).
 //! 3. Who writes the rest of the second line: the owner of the slot (see `proto::slots`), before a
-//!    block of the slot is allocated and after the last block was freed. While a large or huge block
-//!    is live: the thread that allocates or resizes it. `stamp` of a parked page belongs to `parked`'s lock.
-//!    `remote_list`, `remote_link` and `segment` have protocols of their own (`proto::page_list`,
-//!    `proto::slots`, `proto::run_bin`).
+//!    block of the slot is allocated and after the last block was freed. While a large or huge
+//!    block is live: the thread that allocates or resizes it. `stamp` of a parked page belongs to
+//!    `parked`'s lock. `remote_list`, `remote_link` and `segment` have protocols of their own
+//!    (`proto::page_list`, `proto::slots`, `proto::run_bin`).
 //! 4. A block is on one list at a time: the heap's, its page's, or one that is on its way through
 //!    an inbox. A refill merges the inbox first. So remote frees serve before fresh memory does.
 //! 5. Who reads: of the fields in rule 1, other threads read only those in the second line, and
 //!    only for a block that is live or that they free. They do not change while the page has such a
-//!    block, but for `owner_word`. So a thread that got the block reads what the owner wrote before.
-//!    A free by another thread does not fetch the line that the owner writes with each free.
-//!    `state` has its own protocol (`proto::page_state`). Exceptions: maps and reports read further
-//!    fields while the owner may write them (`glance`), and so do a purge (`reclaim::sleeping` rule
-//!    5) and the checks of a batch (`check`). These fields are words of `base::word`, so that a
-//!    reader gets some value that the word had. Nothing is decided by one such value.
+//!    block, but for `owner_word`. So a thread that got the block reads what the owner wrote
+//!    before. A free by another thread does not fetch the line that the owner writes with each
+//!    free. `state` has its own protocol (`proto::page_state`). Exceptions: maps and reports read
+//!    further fields while the owner may write them (`glance`), and so do a purge
+//!    (`reclaim::sleeping` rule 5) and the checks of a batch (`check`). These fields are words of
+//!    `base::word`, so that a reader gets some value that the word had. Nothing is decided by one
+//!    such value.
 //! 6. Why a stale `owner` is harmless: another thread may read an owner that the page has no more.
 //!    `owner` changes when the page is parked, when a heap takes it over, and while its holes are
 //!    purged. The reader then sends its blocks to the former owner's inbox. An owner lives for
