@@ -410,6 +410,45 @@ fn report_of(name: &str, size: &str, library: &Path) -> Vec<String> {
     lines
 }
 
+/// Also where no block of the page is used any more.
+#[test]
+fn a_double_free_is_called_so() {
+    for size in ["40", "1000", "3000", "4000", "20000"] {
+        for library in [&library().shared, &hardened()] {
+            let first = report_of("twice", size, library).swap_remove(0);
+            let wanted = "hakmem: double free of 0x";
+            assert!(first.starts_with(wanted), "{size} {library:?}: {first}");
+        }
+    }
+}
+
+/// A sample of the profile finds the error, under the lock of the profile.
+#[test]
+fn a_handler_of_the_end_may_wait_for_a_thread_that_allocates() {
+    let program = compile(Language::C, "handler.c", Link::Plain);
+    for library in [&library().shared, &hardened()] {
+        for interval in ["1000000", "64"] {
+            let mut command = Command::new(&program);
+            command
+                .env("LD_PRELOAD", library)
+                .env("HAKMEM_PROFILE", "/dev/null")
+                .env("HAKMEM_PROFILE_INTERVAL", interval)
+                .env_remove("HAKMEM_STATS");
+            let output = finish(&mut command);
+            let stderr = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(
+                output.status.code(),
+                Some(3),
+                "{interval} {library:?}: {stderr}"
+            );
+            assert!(
+                stderr.starts_with("hakmem: corrupt free list at 0x"),
+                "{stderr}"
+            );
+        }
+    }
+}
+
 /// Whichever large block was freed: nobody can use it, and what it had is gone.
 #[test]
 fn the_level_high_fences_each_large_block() {

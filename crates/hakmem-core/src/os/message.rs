@@ -82,6 +82,11 @@ pub fn show_more() {
     }
 }
 
+/// True once an error was reported that ends the process.
+pub fn is_ending() -> bool {
+    FATAL.load(Relaxed)
+}
+
 /// Writes one line to standard error, as [`report`], and ends the process by SIGABRT.
 #[cold]
 pub fn fatal(what: fmt::Arguments<'_>) -> ! {

@@ -90,7 +90,7 @@ pub use interpreted::*;
 pub use linux::*;
 #[cfg(feature = "reports")]
 pub use message::on_line;
-pub use message::{detail, fatal, fatal_about, on_error, report, show_more};
+pub use message::{detail, fatal, fatal_about, is_ending, on_error, report, show_more};
 #[cfg(all(target_os = "linux", not(miri)))]
 pub use moves::{Moved, move_pages};
 pub use node::node;

@@ -89,7 +89,9 @@ impl Pages {
         } else {
             // SAFETY: the block is on the page's list, so it is free. The caller has the books, and
             // the lock guards the list (rule 1 of `profile`).
-            page.free.set(unsafe { Block::next(block) });
+            let next = unsafe { Block::next(block) };
+            check::check_link(block, next);
+            page.free.set(next);
         }
         page.until_slow.set(page.until_slow.get() + 1);
         if page.free.get().is_null() && page.carved.get() == page.cap.get() {

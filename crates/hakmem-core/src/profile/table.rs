@@ -105,6 +105,10 @@ fn wait_for_books(me: u32) -> Option<Guard<'static>> {
     let mut left = MOMENTS;
     loop {
         let in_fork = FORKS.load(Relaxed) != 0;
+        if os::is_ending() {
+            // The thread that reports an error may have the lock, and wait in a handler of SIGABRT.
+            return LOCK.try_lock_as(me);
+        }
         if in_fork && (left == 0 || IS_LONG.load(Relaxed)) {
             IS_LONG.store(true, Relaxed);
             return LOCK.try_lock_as(me);

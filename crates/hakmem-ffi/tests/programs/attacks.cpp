@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <pthread.h>
 #include <semaphore.h>
 #include <set>
@@ -118,6 +119,65 @@ static void remote_chain() { remote(1, target_word() | uintptr_t(1) << 48); }
 static void remote_length() { remote(1, uintptr_t(0x7fff) << 48); }
 static void remote_page() { remote(1, (target_word() + 1) | uintptr_t(1) << 48); }
 
+/* Another thread frees the first `count` blocks of `all`, of `size` bytes, and ends. Before they come back to this
+ * thread, `forge` changes words of their batch, whose first block it gets, so that live blocks become free. Does the
+ * program get one of them? */
+static void *frees_first(void *all) {
+    for (byte *p : *static_cast<std::vector<byte *> *>(all))
+        free(p);
+    return nullptr;
+}
+template <typename Forge> static void forged(const std::vector<byte *> &all, size_t size, size_t count, Forge forge) {
+    std::vector<byte *> first(all.begin(), all.begin() + static_cast<long>(count));
+    pthread_t thread;
+    pthread_create(&thread, nullptr, frees_first, &first);
+    pthread_join(thread, nullptr);
+    for (byte *p : first) {
+        uintptr_t word;
+        memcpy(&word, p + sizeof word, sizeof word);
+        if (word >> 48 && word >> 48 <= count) /* It says how many blocks the batch has. */
+            forge(p, word);
+    }
+    const std::set<byte *> live(all.begin() + static_cast<long>(count), all.end());
+    for (int i = 0; i < MANY * SIZE / static_cast<int>(size); i++)
+        if (live.count(hidden(malloc(size))))
+            exit(SUCCEEDED);
+}
+/* All blocks of the page seem to be in the batch, so that its memory is used anew. */
+static void remote_length_exact() {
+    std::map<uintptr_t, std::vector<byte *>> pages;
+    for (byte *p : blocks(5000))
+        pages[reinterpret_cast<uintptr_t>(p) >> 16].push_back(p);
+    std::vector<byte *> all;
+    for (auto &page : pages)
+        if (page.second.size() > all.size())
+            all = page.second;
+    forged(all, SIZE, 100, [&](byte *p, uintptr_t word) {
+        write_word(p, 1, word + (uintptr_t(all.size() - 100) << 48));
+    });
+}
+/* The next batch is a live block, whose words the attacker wrote as those of a batch of one block. */
+static void chain_to_live(size_t size, size_t count) {
+    std::vector<byte *> all(3 * count);
+    for (byte *&p : all)
+        p = hidden(memset(hidden(malloc(size)), 0x55, size));
+    byte *live = all[count];
+    write_word(live, 0, reinterpret_cast<uintptr_t>(live));
+    write_word(live, 1, uintptr_t(1) << 48);
+    forged(all, size, count, [&](byte *p, uintptr_t word) {
+        write_word(p, 1, word >> 48 << 48 | reinterpret_cast<uintptr_t>(live));
+    });
+}
+static void remote_chain_to_live() { chain_to_live(SIZE, 500); }
+static void remote_chain_to_long() { chain_to_live(5000, 8); }
+
+/* The list of the batch begins with a live block. */
+static void remote_list_to_live() {
+    std::vector<byte *> all = blocks(1500);
+    write_word(all[500], 0, 0);
+    forged(all, SIZE, 500, [&](byte *p, uintptr_t) { write_word(p, 0, reinterpret_cast<uintptr_t>(all[500])); });
+}
+
 /* A thread ends, and leaves pages with few used blocks. Any thread may take these pages over. */
 static void *leaves(void *all) {
     std::vector<byte *> &made = *static_cast<std::vector<byte *> *>(all);
@@ -207,7 +267,8 @@ static const struct {
     void (*run)();
 } attacks[] = {
     ATTACK(list_first), ATTACK(list_middle), ATTACK(list_to_live), ATTACK(remote_list), ATTACK(remote_chain),
-    ATTACK(remote_length), ATTACK(remote_page), ATTACK(parked), ATTACK(made_up_block), ATTACK(made_up_inside),
+    ATTACK(remote_length), ATTACK(remote_length_exact), ATTACK(remote_list_to_live), ATTACK(remote_chain_to_live),
+    ATTACK(remote_chain_to_long), ATTACK(remote_page), ATTACK(parked), ATTACK(made_up_block), ATTACK(made_up_inside),
     ATTACK(twice), ATTACK(twice_around), ATTACK(twice_by_two_threads), ATTACK(next_gets_freed), ATTACK(over_neighbour),
     ATTACK(under_neighbour),
 };

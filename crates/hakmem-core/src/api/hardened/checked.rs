@@ -39,7 +39,8 @@ pub unsafe fn checked(
 ) -> Option<Live> {
     let head = meta.head_of_block();
     let in_page = !head.owner().is_null();
-    let of_class = in_page || matches!(head.kind(), Kind::Sampled | Kind::ProgramPage);
+    // A page without a used block has no owner, until its heap needs it again or gives it up.
+    let of_class = in_page || matches!(head.kind(), Kind::Page | Kind::Sampled | Kind::ProgramPage);
     if !in_page && fence::has(p) {
         wrong(p, format_args!("double free or use after free of {p:p}, a large block"));
         return None;

@@ -301,7 +301,8 @@ unsafe fn is_zero(p: *mut u8, room: usize) -> bool {
         if super::is_low() || !has::CHECK {
             tag::is_clear(p, room)
         } else {
-            wipe::is_wiped(p, room)
+            // Behind what is wiped lie old contents, and then the tag.
+            wipe::is_wiped(p, room) && (room <= wipe::MOST || tag::is_clear(p, room))
         }
     }
 }

@@ -22,11 +22,14 @@
 //!    frees it twice, it is on two lists, and neither leads out of the page.
 //! 4. Nobody follows the address in word 2: the receiver asks the processor to fetch that line, and
 //!    no more. Blocks of 16 bytes have no such word.
+//! 5. In the hardened build word 2 is a *seal*: a number of the anchor's address, of word 1 and of
+//!    the secret. A change of word 1 changes it by a difference alone. So it never makes a number of
+//!    blocks right that the program wrote. Who takes a batch, or ends its page, checks the seal.
 
 use crate::backend::page::{self, Block, Meta};
 use crate::backend::{arena, check};
 use crate::base::prefetch::prefetch_to_write;
-use crate::harden;
+use crate::harden::{self, key};
 use crate::os;
 use crate::proto::inbox::{Inbox, Link};
 use core::cell::Cell;
@@ -57,6 +60,9 @@ impl RemoteBatch {
         unsafe {
             (*this).newest.set(block);
             (*this).word1.set(ONE);
+            if harden::ON {
+                Self::seal(this).set(Self::seal_of(this));
+            }
         }
         this
     }
@@ -211,7 +217,59 @@ impl RemoteBatch {
         // (rule 1).
         unsafe {
             Block::set_next(block, (*this).newest.replace(block));
-            (*this).word1.set((*this).word1.get() + ONE);
+            Self::set_word1(this, (*this).word1.get() + ONE);
+        }
+    }
+
+    /// Sets word 1, and changes the seal by the difference (rule 5).
+    ///
+    /// # Safety
+    /// The batch belongs to the caller and is no page list.
+    #[inline(always)]
+    unsafe fn set_word1(this: *mut Self, word1: u64) {
+        // SAFETY: the batch is the caller's, so no other thread uses the anchor (rule 1).
+        unsafe {
+            let before = (*this).word1.replace(word1);
+            if harden::ON {
+                let seal = Self::seal(this);
+                let by = key::spread(word1.wrapping_sub(before) as usize);
+                seal.set(seal.get().wrapping_add(by));
+            }
+        }
+    }
+
+    /// The word of the seal.
+    ///
+    /// # Safety
+    /// The batch belongs to the caller and is no page list. This is the hardened build, whose
+    /// blocks have 32 bytes at least.
+    #[inline(always)]
+    unsafe fn seal<'a>(this: *mut Self) -> &'a Cell<usize> {
+        // SAFETY: the batch is the caller's, so no other thread uses the anchor (rule 1), which has
+        // a third word.
+        unsafe { &*this.wrapping_add(1).cast() }
+    }
+
+    /// The seal that the anchor must have (rule 5).
+    ///
+    /// # Safety
+    /// As [`RemoteBatch::seal`].
+    #[inline(always)]
+    unsafe fn seal_of(this: *mut Self) -> usize {
+        // SAFETY: the batch is the caller's, so no other thread uses the anchor (rule 1).
+        let word1 = unsafe { (*this).word1.get() };
+        key::mask(this.addr()).wrapping_add(key::spread(word1 as usize))
+    }
+
+    /// Ends the process if the program wrote to the words of the anchor, in the hardened build.
+    ///
+    /// # Safety
+    /// The batch belongs to the caller and is no page list.
+    #[inline(always)]
+    unsafe fn check_seal(this: *mut Self) {
+        // SAFETY: the batch is the caller's, and a block of the hardened build.
+        if harden::ON && unsafe { Self::seal(this).get() != Self::seal_of(this) } {
+            check::corrupt(this.cast());
         }
     }
 
@@ -236,9 +294,10 @@ impl RemoteBatch {
             // The last block of `other`, its anchor, now leads to the newest of `this`.
             let newest = (*other).newest.replace((*this).newest.get());
             (*this).newest.set(newest);
-            (*this).word1.set((*this).word1.get() + (*other).word1.get() / ONE * ONE);
+            Self::set_word1(this, (*this).word1.get() + (*other).word1.get() / ONE * ONE);
             if harden::ON {
                 (*other).word1.set(0);
+                Self::seal(other).set(0);
                 // The first word of the other anchor is a link from now on.
                 Block::set_next(other.cast(), (*other).newest.get());
             }
@@ -255,6 +314,7 @@ impl RemoteBatch {
         // SAFETY: the batch is the caller's, and so are its blocks (rule 1). Each link is checked
         // before it is followed.
         unsafe {
+            Self::check_seal(this);
             let mut block = (*this).newest.get();
             for i in 1..=FEW.min(Self::length(this)) {
                 if !check::is_block_of(page, block) {
@@ -287,6 +347,8 @@ impl RemoteBatch {
         if check::CHECKED && unsafe { (*this).word1.get() } < ONE {
             check::corrupt(this.cast()); // It might lead back to itself.
         }
+        // SAFETY: as before.
+        unsafe { Self::check_seal(this) };
         slot.head_of_block()
     }
 
@@ -311,6 +373,7 @@ impl RemoteBatch {
             let length = ((*this).word1.get() / ONE) as u32;
             if harden::ON {
                 (*this).word1.set(0); // All of a free block but its link is zero.
+                Self::seal(this).set(0);
             }
             Block::set_next(this.cast(), page.free.replace(first));
             (length, next)
@@ -362,8 +425,8 @@ unsafe impl Link for RemoteBatch {
         }
         // SAFETY: the caller owns the batch, so no other thread uses its second word.
         unsafe {
-            let word1 = &(*this).word1;
-            word1.set(word1.get() & !ADDRESS | next.expose_provenance() as u64);
+            let word1 = (*this).word1.get() & !ADDRESS | next.expose_provenance() as u64;
+            Self::set_word1(this, word1);
         }
     }
 }

@@ -4,7 +4,8 @@ extern crate std;
 use super::*;
 use std::{vec, vec::Vec};
 
-const SIZE: usize = 16;
+/// The hardened build has no smaller blocks.
+const SIZE: usize = 32;
 
 fn list(mut block: *mut Block) -> Vec<usize> {
     let mut all = vec![];
