@@ -11,8 +11,8 @@ use std::process::Command;
 /// The status of a program whose attack succeeded.
 const SUCCEEDED: i32 = 7;
 /// These succeed against the default build. It reads a link where it follows it, and no link is
-/// encoded; it believes a number of remote frees that is possible; and it does not divide the offset
-/// of each block that is freed.
+/// encoded; it believes a number of remote frees that is possible; and it does not divide the
+/// offset of each block that is freed.
 const SUCCEED: [&str; 7] = [
     "list_middle",
     "list_to_live",
