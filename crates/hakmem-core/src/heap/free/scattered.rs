@@ -9,8 +9,9 @@
 //! 1. A block of less than 64 bytes, a line of most caches, is sent. If this heap allocated it
 //!    again, several threads would write to that line. Of a larger block, two lines at most are
 //!    shared.
-//! 2. malloc does not count the blocks of a list. So [`Turns`] counts the frees, and the heap walks
-//!    the list now and then: at most four steps for each free.
+//! 2. malloc does not count the blocks of a list. So [`Turns`] counts the frees since the list was
+//!    empty: a refill says so. After many of them the heap walks the list: at most four steps for
+//!    each free.
 //! 3. An empty list takes none: perhaps the thread only frees blocks of this class.
 //! 4. What holds for [`Heap::keep_remote`] holds here: no block of a parked page comes onto the
 //!    list while a purge pauses the heap.
@@ -20,6 +21,7 @@ use crate::backend::owner::Owner;
 use crate::backend::page::{Block, Meta};
 use crate::base::size_class::{FIRST_LONG, SIZES};
 use crate::heap::Heap;
+use crate::heap::counts::HeapEvent;
 use crate::proto::inbox::Link;
 use crate::{guard, harden, profile};
 use core::cell::Cell;
@@ -29,9 +31,15 @@ const MOST: u32 = 48 << 10;
 /// The size of the smallest block that is kept (rule 1).
 const LEAST: u32 = 64;
 
-/// For each class up to `SMALL_MAX`: above 0, how many blocks the list may get before the heap
-/// walks it again; below 0, how many are sent first. All zero bytes: it walks the list at once.
-pub struct Turns([Cell<i16>; FIRST_LONG]);
+/// For each class up to `SMALL_MAX`, what follows. All zero bytes: the heap walks the list at once.
+pub struct Turns {
+    /// Above 0, how many blocks the list may get before the heap walks it again; below 0, how many
+    /// are sent first.
+    left: [Cell<i16>; FIRST_LONG],
+    /// The blocks that came onto the list until this heap last kept one, as `HeapEvent::Listed`
+    /// counts them. If there are more by now, the list was empty since.
+    listed: [Cell<u32>; FIRST_LONG],
+}
 
 impl Heap {
     /// Keeps a block of a page that another owner has, if the heap's last batches had few blocks
@@ -52,16 +60,21 @@ impl Heap {
             return false;
         }
         let (class, size) = (usize::from(page.class.get()), page.block_size.get());
-        let Some(turn) = self.turns.0.get(class) else { return false };
+        let Some(turn) = self.turns.left.get(class) else { return false };
         if size < LEAST || !check::may_start(block, class as u8) {
             return false; // The batch says what is wrong.
         }
         if check::CHECKED && self.owner.front.free[class].get() == block {
             check::double_free(block.cast(), page);
         }
-        if turn.get() == 0 {
+        let (known, listed) =
+            (&self.turns.listed[class], self.counts.recent(class, HeapEvent::Listed));
+        if known.get() != listed && !self.owner.front.free[class].get().is_null() {
+            turn.set((MOST / size) as i16);
+        } else if turn.get() == 0 {
             turn.set(self.next_turn(class));
         }
+        known.set(listed);
         if turn.get() < 0 {
             turn.set(turn.get() + 1);
             return false;
@@ -70,6 +83,7 @@ impl Heap {
         let is_kept = unsafe { self.list_of_other(class, owner, block) };
         if is_kept {
             turn.set(turn.get() - 1);
+            known.set(listed.wrapping_add(1));
         }
         is_kept
     }
