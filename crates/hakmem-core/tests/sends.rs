@@ -225,3 +225,47 @@ fn scattered_blocks_of_others_are_allocated_again() {
         assert_eq!(stats::process().live_bytes_upper_bound, 0, "all went home");
     });
 }
+
+/// A thread that frees scattered blocks and allocates none keeps none of them: else they would keep
+/// pages while it sleeps.
+#[test]
+#[cfg_attr(
+    feature = "hardened",
+    ignore = "the hardened build keeps no block of others"
+)]
+fn scattered_blocks_go_home_from_a_thread_that_only_frees() {
+    alone(
+        "scattered_blocks_go_home_from_a_thread_that_only_frees",
+        || {
+            const PAGES: usize = 80;
+            const SIZE: usize = 256;
+            options::set("SHARED_FROM_HEAPS", "0").unwrap();
+            options::set("SCAVENGER", "0").unwrap();
+            options::set("BATCH_BYTES", &(PAGES * SIZE).to_string()).unwrap();
+            let ranges = Ranges::default();
+            let of_page = (64 << 10) / SIZE;
+            let mut oracle = Oracle::new(Rust, &ranges, 27);
+            // So this thread has a heap, and does not take the other one's.
+            let first = oracle.alloc(layout(40));
+            let theirs = elsewhere(|| {
+                let mut oracle = Oracle::new(Rust, &ranges, 28);
+                let blocks = (0..PAGES * of_page).map(|_| oracle.alloc(layout(SIZE)));
+                blocks.collect::<Vec<_>>()
+            });
+            // One block of each page after the other.
+            let mut scattered: Vec<_> = theirs.into_iter().map(Some).collect();
+            let order = (0..of_page).flat_map(|i| (0..PAGES).map(move |page| page * of_page + i));
+            let mut blocks = order.map(|i| scattered[i].take().unwrap());
+            let mut free = |count: usize| free_all(&ranges, blocks.by_ref().take(count).collect());
+            free(3 * PAGES);
+            let mine = oracle.alloc(layout(SIZE));
+            let before = own().blocks_sent;
+            free(100);
+            assert!(own().blocks_sent < before + 100, "it keeps some");
+            free(PAGES * of_page);
+            let sent = own().blocks_sent;
+            assert_eq!(sent, (PAGES * of_page) as u64, "all are on their way home");
+            free_all(&ranges, vec![mine, first]);
+        },
+    );
+}

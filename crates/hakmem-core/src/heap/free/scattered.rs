@@ -12,7 +12,10 @@
 //! 2. malloc does not count the blocks of a list. So [`Turns`] counts the frees since the list was
 //!    empty: a refill says so. After many of them the heap walks the list: at most four steps for
 //!    each free.
-//! 3. An empty list takes none: perhaps the thread only frees blocks of this class.
+//! 3. An empty list takes none: perhaps the thread only frees blocks of this class. If a list is
+//!    nearly full, some blocks are sent. If it is so still, the thread frees more than it
+//!    allocates, and what is listed would keep pages of others if the thread slept. So the list
+//!    goes back, and takes none for long.
 //! 4. What holds for [`Heap::keep_remote`] holds here: no block of a parked page comes onto the
 //!    list while a purge pauses the heap.
 
@@ -30,6 +33,8 @@ use core::cell::Cell;
 const MOST: u32 = 48 << 10;
 /// The size of the smallest block that is kept (rule 1).
 const LEAST: u32 = 64;
+/// A list that went back takes none while blocks of so many times `MOST` bytes are freed (rule 3).
+const LONG: u32 = 8;
 
 /// For each class up to `SMALL_MAX`, what follows. All zero bytes: the heap walks the list at once.
 pub struct Turns {
@@ -37,7 +42,8 @@ pub struct Turns {
     /// are sent first.
     left: [Cell<i16>; FIRST_LONG],
     /// The blocks that came onto the list until this heap last kept one, as `HeapEvent::Listed`
-    /// counts them. If there are more by now, the list was empty since.
+    /// counts them. If the count differs by now, a refill was since, which found the list empty, or
+    /// in rare cases blocks were taken off: then the list may get as much again.
     listed: [Cell<u32>; FIRST_LONG],
 }
 
@@ -69,14 +75,19 @@ impl Heap {
         }
         let (known, listed) =
             (&self.turns.listed[class], self.counts.recent(class, HeapEvent::Listed));
-        if known.get() != listed && !self.owner.front.free[class].get().is_null() {
-            turn.set((MOST / size) as i16);
+        let most = (MOST / size) as i16;
+        let is_refilled = known.get() != listed && !self.owner.front.free[class].get().is_null();
+        if is_refilled && turn.get() >= -(most / 4) {
+            turn.set(most);
         } else if turn.get() == 0 {
             turn.set(self.next_turn(class));
         }
         known.set(listed);
         if turn.get() < 0 {
             turn.set(turn.get() + 1);
+            if turn.get() == 0 {
+                turn.set(self.turn_after_sends(class));
+            }
             return false;
         }
         // SAFETY: the caller gives up a live block of a page of `class` that `owner` had (rule 4).
@@ -86,6 +97,18 @@ impl Heap {
             known.set(listed.wrapping_add(1));
         }
         is_kept
+    }
+
+    /// [`Heap::next_turn`] after a turn in which blocks were sent (rule 3).
+    #[cold]
+    #[inline(never)]
+    fn turn_after_sends(&self, class: usize) -> i16 {
+        let turn = self.next_turn(class);
+        if turn > 0 || self.owner.front.free[class].get().is_null() || self.is_busy() {
+            return turn;
+        }
+        self.busy(|| self.put_list_back(class));
+        -((MOST / SIZES[class] * LONG) as i16)
     }
 
     /// Walks the list of `class`, and says what follows: see [`Turns`]. Never 0.
@@ -105,4 +128,4 @@ impl Heap {
 }
 
 // A class of `SMALL_MAX` bytes has turns of some blocks, and no number of blocks is too large.
-const _: () = assert!(MOST / SIZES[FIRST_LONG - 1] >= 16 && MOST / LEAST <= i16::MAX as u32);
+const _: () = assert!(MOST / SIZES[FIRST_LONG - 1] >= 16 && MOST / LEAST * LONG <= i16::MAX as u32);

@@ -21,45 +21,7 @@ impl Heap {
             self.empty_quarantine();
             self.owner.front.kept.iter().for_each(|kept| kept.set(0));
             for class in 0..CLASSES {
-                let mut block = self.owner.front.free[class].replace(null_mut());
-                let mut unused = 0;
-                while !block.is_null() {
-                    let Some(page) = page::lookup(block.cast()) else {
-                        check::corrupt(block.cast())
-                    };
-                    let page = page.head_of_block();
-                    // A block that the program freed twice may be on the list although its page has
-                    // ended.
-                    if check::CHECKED
-                        && (page.kind() != Kind::Page || !check::is_block_of(page, block))
-                    {
-                        check::corrupt(block.cast());
-                    }
-                    // SAFETY: the block came from the heap's list, so no one else uses it, and its
-                    // first word is a link. It may be of a page that another owner has: the heap
-                    // can keep a block on its list and park its page, and it keeps larger blocks of
-                    // others.
-                    unsafe {
-                        if page.owner() == self.owner() {
-                            let (next, count) = self.free_neighbours(page, block);
-                            block = next;
-                            unused += count;
-                        } else {
-                            let next = Block::next(block);
-                            self.put_back(page, block);
-                            block = next;
-                            unused += 1;
-                        }
-                    }
-                    // A block that is there twice makes the list a circle. Blocks of other owners'
-                    // pages are not counted here, so nothing else would end the loop.
-                    if unused > LONGEST {
-                        check::corrupt(block.cast());
-                    }
-                }
-                // The program did not get these blocks from the list, so they count neither as
-                // allocated nor as freed.
-                self.counts.unlist(class, unused);
+                self.put_list_back(class);
             }
             self.give_up_unused();
             self.huge.empty();
@@ -77,6 +39,45 @@ impl Heap {
             self.report_live();
             self.home.tell();
         });
+    }
+
+    /// Gives the blocks of the list of `class` back. The caller is inside. O(blocks of the list).
+    pub(in crate::heap) fn put_list_back(&self, class: usize) {
+        let mut block = self.owner.front.free[class].replace(null_mut());
+        let mut unused = 0;
+        while !block.is_null() {
+            let Some(page) = page::lookup(block.cast()) else { check::corrupt(block.cast()) };
+            let page = page.head_of_block();
+            // A block that the program freed twice may be on the list although its page has
+            // ended.
+            if check::CHECKED && (page.kind() != Kind::Page || !check::is_block_of(page, block)) {
+                check::corrupt(block.cast());
+            }
+            // SAFETY: the block came from the heap's list, so no one else uses it, and its
+            // first word is a link. It may be of a page that another owner has: the heap
+            // can keep a block on its list and park its page, and it keeps larger blocks of
+            // others.
+            unsafe {
+                if page.owner() == self.owner() {
+                    let (next, count) = self.free_neighbours(page, block);
+                    block = next;
+                    unused += count;
+                } else {
+                    let next = Block::next(block);
+                    self.put_back(page, block);
+                    block = next;
+                    unused += 1;
+                }
+            }
+            // A block that is there twice makes the list a circle. Blocks of other owners'
+            // pages are not counted here, so nothing else would end the loop.
+            if unused > LONGEST {
+                check::corrupt(block.cast());
+            }
+        }
+        // The program did not get these blocks from the list, so they count neither as
+        // allocated nor as freed.
+        self.counts.unlist(class, unused);
     }
 
     /// Frees `block`, and those that follow it in its list, up to the first one in another slot.
