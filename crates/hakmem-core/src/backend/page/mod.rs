@@ -94,6 +94,8 @@ pub use of_segment::{NOT_THP, SegmentMeta, THP, TRIED, UNTOLD};
 #[repr(C, align(128))]
 pub struct Meta {
     // The owner's line (rules 1 and 5).
+    /// Neighbours in the queue, or in another list of pages.
+    pub next: Cell<*mut Meta>,
     /// The page's own list of free blocks.
     pub free: Cell<*mut Block>,
     /// The countdown.
@@ -101,8 +103,6 @@ pub struct Meta {
     /// Blocks carved since the page was claimed, or since a reset of its program heap renewed it.
     /// The memory behind them is untouched, unless it was renewed.
     pub carved: Word<u32>,
-    /// Neighbours in the queue, or in another list of pages.
-    pub next: Cell<*mut Meta>,
     /// See `next`.
     pub prev: Cell<*mut Meta>,
     /// Where the page is.
