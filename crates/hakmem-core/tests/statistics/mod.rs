@@ -302,8 +302,8 @@ fn live_bytes_are_those_of_the_blocks_that_are_left() {
         .for_each(Block::free);
 }
 
-/// Frees for other threads are counted by who makes them, wherever they are by now, and exactly once
-/// nothing is in flight.
+/// Frees for other threads are counted by who makes them, wherever they are by now. The counts are
+/// exact once nothing is in flight.
 #[test]
 #[cfg_attr(
     feature = "hardened",
