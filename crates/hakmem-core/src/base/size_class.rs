@@ -68,15 +68,24 @@ pub static SIZES: [u32; CLASSES] = {
 /// A power of two, so that a remainder keeps an index in range, without a branch.
 const INVERSES_ROOM: usize = CLASSES.next_power_of_two();
 /// For each class 2⁶⁴ divided by its size, rounded up. [`is_start`] uses it.
-static INVERSES: [u64; INVERSES_ROOM] = {
+static INVERSES: [u64; INVERSES_ROOM] = inverses(None);
+/// The same, but for blocks in pages of several slots that of `MEDIUM_UNIT`. [`may_start`] uses it.
+static UNIT_INVERSES: [u64; INVERSES_ROOM] = inverses(Some(MEDIUM_UNIT));
+
+/// For each class 2⁶⁴ divided by its size, or by `medium` from `FIRST_MEDIUM` on, rounded up.
+const fn inverses(medium: Option<usize>) -> [u64; INVERSES_ROOM] {
     let mut inverses = [0; INVERSES_ROOM];
     let mut class = 0;
     while class < CLASSES {
-        inverses[class] = u64::MAX / compute_size(class) as u64 + 1;
+        let unit = match medium {
+            Some(unit) if class >= FIRST_MEDIUM => unit,
+            _ => compute_size(class) as usize,
+        };
+        inverses[class] = u64::MAX / unit as u64 + 1;
         class += 1;
     }
     inverses
-};
+}
 
 /// True if a block of `class` starts `offset` bytes into a page: `offset` is a multiple of the
 /// size.
@@ -89,19 +98,6 @@ pub fn is_start(class: u8, offset: u32) -> bool {
     let inverse = INVERSES[usize::from(class) % INVERSES_ROOM];
     u64::from(offset).wrapping_mul(inverse) < inverse
 }
-
-/// What [`may_start`] takes in place of `INVERSES`: of blocks in pages of several slots, the
-/// inverse of `MEDIUM_UNIT`.
-static UNIT_INVERSES: [u64; INVERSES_ROOM] = {
-    let mut inverses = [0; INVERSES_ROOM];
-    let mut class = 0;
-    while class < CLASSES {
-        let unit = if class < FIRST_MEDIUM { compute_size(class) as usize } else { MEDIUM_UNIT };
-        inverses[class] = u64::MAX / unit as u64 + 1;
-        class += 1;
-    }
-    inverses
-};
 
 /// True if a block of `class` may start `offset` bytes into a slot of its page. A page of one slot
 /// starts where the slot does, so the answer is certain. In a further slot of a larger page, any

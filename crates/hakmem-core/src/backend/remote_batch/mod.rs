@@ -347,7 +347,7 @@ impl RemoteBatch {
         if check::CHECKED && unsafe { (*this).word1.get() } < ONE {
             check::corrupt(this.cast()); // It might lead back to itself.
         }
-        // SAFETY: as before.
+        // SAFETY: the batch is the caller's (rule 1), and a block, as `lookup` found its slot.
         unsafe { Self::check_seal(this) };
         slot.head_of_block()
     }

@@ -48,15 +48,14 @@ impl Heap {
         while !block.is_null() {
             let Some(page) = page::lookup(block.cast()) else { check::corrupt(block.cast()) };
             let page = page.head_of_block();
-            // A block that the program freed twice may be on the list although its page has
-            // ended.
+            // A block that the program freed twice may be on the list although its page has ended.
             if check::CHECKED && (page.kind() != Kind::Page || !check::is_block_of(page, block)) {
                 check::corrupt(block.cast());
             }
-            // SAFETY: the block came from the heap's list, so no one else uses it, and its
-            // first word is a link. It may be of a page that another owner has: the heap
-            // can keep a block on its list and park its page, and it keeps larger blocks of
-            // others.
+            // SAFETY: the block came from the heap's list, which the holder alone uses (`heap` rule
+            // 1). So no one else uses the block, and its first word is a link. It may be of a page
+            // that another owner has: the heap can keep a block on its list and park its page, and
+            // it keeps some blocks of others.
             unsafe {
                 if page.owner() == self.owner() {
                     let (next, count) = self.free_neighbours(page, block);
