@@ -262,6 +262,9 @@ fn curves(pattern: &Pattern, outcomes: &[Outcome]) -> Vec<Series> {
             "per 1,000 operations",
             &|o| o.lines.first().map_or(0.0, |line| line.transfers),
         ),
+        curve("writes of the busiest line", "per 1,000 operations", &|o| {
+            o.written.first().map_or(0.0, |line| line.writes)
+        }),
         curve(
             "modelled throughput",
             "operations per µs",

@@ -3,6 +3,7 @@
 use crate::api::{front, hardened};
 use crate::backend::{arena, check, foreign, nothing, stray};
 use crate::harden::{self, tag::Origin};
+use crate::heap::reclaim::parked;
 use crate::policy::environment;
 use crate::{os, policy, purge, thread};
 use core::ffi::c_char;
@@ -287,6 +288,7 @@ pub fn thread_idle() {
         && !heap.is_busy()
     {
         heap.collect();
+        parked::try_merge(); // Of a page that another thread parked, nobody else may merge these.
         heap.released().set(false);
         purge::tick();
     }

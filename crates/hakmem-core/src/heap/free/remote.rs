@@ -8,8 +8,8 @@
 //! older batch is closed: it moves to one list of all closed batches.
 //!
 //! The thread sends all batches when they hold enough bytes (more if it frees for many owners),
-//! before it takes a parked, a cached or a fresh page (unless its batches have few blocks), and in
-//! `Heap::collect`: when it ends, at `malloc_trim`, or when memory is short.
+//! before it takes a parked, a cached or a fresh page (unless its batches are few or have few
+//! blocks), and in `Heap::collect`: when it ends, at `malloc_trim`, or when memory is short.
 //! It sorts the closed batches into chains, one for each owner. One compare-and-swap sends a chain
 //! to its owner's inbox. So each owner gets one chain, however many owners there are.
 
@@ -32,6 +32,8 @@ const BATCHES: usize = 64;
 /// A heap that frees for more owners than that holds more bytes before it sends them, twice as many
 /// at most.
 const MANY: u32 = 128;
+/// One in so many of these bytes is little.
+const LITTLE: u32 = 32;
 /// From a send with fewer blocks for each batch on, the heap's frees are scattered, …
 const FEW: u64 = 2;
 /// … until one with as many as this. Kept blocks are not sent, so a send then tells of others.
@@ -281,6 +283,13 @@ impl Outgoing {
         if whole::note_waiting(before, before + chain.bytes) {
             self.released.set(true);
         }
+    }
+
+    /// True if there is enough to send that a heap does so before it takes more memory.
+    #[inline]
+    pub fn is_worth_sending(&self) -> bool {
+        let most = self.most();
+        self.is_pending() && self.room.get() <= (most - most / LITTLE) as i32
     }
 
     /// True if there is anything to send.

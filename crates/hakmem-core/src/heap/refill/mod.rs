@@ -123,11 +123,11 @@ impl Heap {
         }
     }
 
-    /// Sends the remote batches. The heap does so before it takes more memory, and not at each
-    /// refill: that made batches of only a dozen blocks. If its frees are scattered it waits until
-    /// it has enough bytes: each send then writes many inboxes.
+    /// Sends the remote batches, unless they are few. The heap does so before it takes more memory,
+    /// and not at each refill: that made batches of only a dozen blocks. If its frees are scattered
+    /// it waits until it has enough bytes: each send then writes many inboxes.
     pub fn send_remote_frees(&self) {
-        if self.outgoing.is_pending() && !self.outgoing.is_scattered() {
+        if self.outgoing.is_worth_sending() && !self.outgoing.is_scattered() {
             self.outgoing.send_all(self);
         }
     }

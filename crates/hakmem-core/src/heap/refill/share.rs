@@ -51,10 +51,13 @@ const AT_ONCE: u32 = 512;
 /// so many blocks if that is more.
 const KEPT: u32 = 1024;
 const KEPT_BLOCKS: u32 = 4;
+/// The bytes of small blocks that stay on it before. A thread that seldom has a few blocks of a
+/// class would take the lock for each of them, for long.
+const KEPT_AT_FIRST: u32 = 96;
 
 /// The units of [`Shared::got`] that a free under the lock counts for …
 const PRICE: u8 = 2;
-/// … and how many of them a heap makes of a class before it keeps freed blocks. …
+/// … and how many of them a heap makes of a class before it keeps `KEPT` of it. …
 const OFTEN: u8 = 16;
 /// … A heap that made so many of all classes together keeps those of each class, else the classes
 /// that each thread seldom uses would be the most that all threads do under the lock.
@@ -197,25 +200,25 @@ impl Heap {
         }
         check::check_start(block, page);
         let class = usize::from(page.class.get());
-        // What a thread frees before it sleeps goes back to its pages.
-        let is_often = |freed: &Cell<u8>| {
-            freed.get() >= OFTEN || self.shared.freed_in_all.get() >= OFTEN_IN_ALL
-        };
-        if !self.shared.freed.get(class).is_some_and(is_often) {
+        // What a thread frees before it sleeps goes back to its pages, but for a few small blocks.
+        let Some(freed) = self.shared.freed.get(class) else { return false };
+        let is_often = freed.get() >= OFTEN || self.shared.freed_in_all.get() >= OFTEN_IN_ALL;
+        let size = SIZES[class];
+        let most = if is_often { (KEPT / size).max(KEPT_BLOCKS) } else { KEPT_AT_FIRST / size };
+        if most == 0 {
             return false;
         }
         // SAFETY: the caller gives up a live block of `page`. Inside: while a purge pauses the
         // heap, no block of another owner's page comes onto a list (`take_away` rule 5).
-        self.busy(|| unsafe { self.push_shared(page, block, class) })
+        self.busy(|| unsafe { self.push_shared(page, block, class, most) })
     }
 
-    /// Puts a block onto the heap's list of `class`, if that is short. False: the caller still has
-    /// the block.
+    /// Puts a block onto the heap's list of `class`, if that has fewer than `most` blocks. False:
+    /// the caller still has the block.
     ///
     /// # Safety
     /// As [`Heap::keep_shared`].
-    unsafe fn push_shared(&self, page: &Meta, block: *mut Block, class: usize) -> bool {
-        let most = (KEPT / SIZES[class]).max(KEPT_BLOCKS);
+    unsafe fn push_shared(&self, page: &Meta, block: *mut Block, class: usize, most: u32) -> bool {
         let list = &self.owner.front.free[class];
         let (mut at, mut listed) = (list.get(), 0);
         while !at.is_null() {

@@ -341,6 +341,15 @@ pub unsafe fn unpark(class: usize, new_owner: *mut Owner) -> Option<&'static Met
     Some(page)
 }
 
+/// [`merge`] if no other thread has the lock.
+pub fn try_merge() {
+    if !is_idle(u64::MAX)
+        && let Some(guard) = LOCK.try_lock()
+    {
+        Locked::new(guard).merge();
+    }
+}
+
 /// Merges the remote frees of parked pages. Those of pages that a heap has taken go to that heap.
 /// O(batches).
 pub fn merge() {
