@@ -66,7 +66,7 @@ fn does_no_harm(name: &str) {
 }
 
 /// No allocator hands out such a pointer.
-const NOBODYS: [&str; 12] = [
+const NOBODYS: [&str; 13] = [
     "on_stack",
     "on_stack_realloc",
     "on_stack_of_thread",
@@ -78,6 +78,7 @@ const NOBODYS: [&str; 12] = [
     "in_library",
     "first_64_kib",
     "kernels_half",
+    "no_address",
     "misaligned",
 ];
 

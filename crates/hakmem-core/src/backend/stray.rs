@@ -7,8 +7,8 @@
 //! to. `HAKMEM_FOREIGN=leak` leaves all foreign pointers alone.
 //!
 //! Rules
-//! 1. Blocks of other allocators are multiples of 8, lie in the user's half of the address space,
-//!    and do not lie in its first 64 KiB.
+//! 1. Blocks of other allocators are multiples of 8, lie where the processor has addresses for
+//!    programs, and do not lie in the first 64 KiB.
 //! 2. They do not lie in the code, constants or variables of the program or of a library. Two
 //!    objects are left out. The loader's first blocks lie behind its own variables, and the loader
 //!    frees them when it closes libraries. And the next allocator may begin with a variable of its
@@ -27,6 +27,9 @@ use crate::policy::{self, Foreign};
 
 /// No memory lies below this address.
 const LOWEST: usize = 64 << 10;
+/// The bits of a program's address: those of five levels of page tables; on aarch64 the upper
+/// byte may be a tag, and the kernel's half has the highest bit.
+const ADDRESS_BITS: u32 = if cfg!(target_arch = "x86_64") { 56 } else { 63 };
 /// The smallest system page of any kernel.
 const LEAST_PAGE: usize = 4096;
 
@@ -63,7 +66,7 @@ pub fn judge(p: *mut u8) {
     let address = p.addr();
     let what = if !address.is_multiple_of(8) {
         "no block starts at such an address"
-    } else if address < LOWEST || address.cast_signed() < 0 {
+    } else if address < LOWEST || address >> ADDRESS_BITS != 0 {
         "there is no memory"
     } else if arena::in_books(address) {
         "the allocator's own memory"

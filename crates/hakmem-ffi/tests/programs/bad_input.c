@@ -171,6 +171,14 @@ int main(int argc, char **argv) {
         return misuse((void *)0x10), go_on(SMALL);
     if (IS("kernels_half"))
         return misuse((void *)0xFFFFFFFFFFFFFFF0), go_on(SMALL);
+    /* Elsewhere the upper byte may be a tag. */
+#ifdef __x86_64__
+    const uintptr_t no_address = 0x4141414141414140;
+#else
+    const uintptr_t no_address = 0xC141414141414140;
+#endif
+    if (IS("no_address"))
+        return misuse((void *)no_address), go_on(SMALL);
     if (IS("misaligned"))
         return misuse((char *)mmap(NULL, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) + 4), 0;
     if (IS("foreign_mapping")) {
