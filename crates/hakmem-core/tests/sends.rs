@@ -269,3 +269,54 @@ fn scattered_blocks_go_home_from_a_thread_that_only_frees() {
         },
     );
 }
+
+/// What a heap learnt of a thread that has ended does not make the next one keep blocks.
+#[test]
+#[cfg_attr(
+    feature = "hardened",
+    ignore = "the hardened build keeps no block of others"
+)]
+fn scattered_blocks_go_home_from_the_next_thread_of_a_heap() {
+    alone(
+        "scattered_blocks_go_home_from_the_next_thread_of_a_heap",
+        || {
+            const PAGES: usize = 80;
+            const SIZE: usize = 256;
+            options::set("SHARED_FROM_HEAPS", "0").unwrap();
+            options::set("SCAVENGER", "0").unwrap();
+            options::set("BATCH_BYTES", &(PAGES * SIZE).to_string()).unwrap();
+            let ranges = Ranges::default();
+            let of_page = (64 << 10) / SIZE;
+            // This thread owns all blocks, and one after the other frees some of them.
+            let mut oracle = Oracle::new(Rust, &ranges, 27);
+            let blocks = (0..PAGES * of_page).map(|_| oracle.alloc(layout(SIZE)));
+            let mut blocks: Vec<_> = blocks.map(Some).collect();
+            let order = (0..of_page).flat_map(|i| (0..PAGES).map(move |page| page * of_page + i));
+            let mut blocks = order.map(|i| blocks[i].take().unwrap());
+            let mut free = |count: usize| free_all(&ranges, blocks.by_ref().take(count).collect());
+            elsewhere(|| {
+                free(3 * PAGES);
+                let mut oracle = Oracle::new(Rust, &ranges, 28);
+                let mine = oracle.alloc(layout(SIZE));
+                let before = own().blocks_sent;
+                free(100);
+                assert!(own().blocks_sent < before + 100, "it keeps some");
+                free_all(&ranges, vec![mine]);
+            });
+            elsewhere(|| {
+                let mut oracle = Oracle::new(Rust, &ranges, 29);
+                let first = oracle.alloc(layout(40));
+                assert_eq!(
+                    stats::Snapshot::take().heaps().count(),
+                    2,
+                    "it has that heap"
+                );
+                let before = own().blocks_sent;
+                free(50);
+                assert_eq!(own().blocks_sent, before + 50, "it keeps none");
+                free_all(&ranges, vec![first]);
+            });
+            free(PAGES * of_page);
+        },
+    );
+}

@@ -46,7 +46,8 @@ struct hakmem_stats {
   uint64_t foreign_frees;
   // Thread heaps made so far.
   uint64_t heaps;
-  // Frees by a thread that does not hold the heap of the block's page.
+  // Frees by a thread that does not hold the heap of the block's page. A block that stays with
+  // such a thread is none until the thread sends it.
   uint64_t remote_frees;
   // Allocations up to 64 KiB that found the free list empty.
   uint64_t refills;

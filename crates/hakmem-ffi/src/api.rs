@@ -36,7 +36,8 @@ pub struct hakmem_stats {
     pub foreign_frees: u64,
     /// Thread heaps made so far.
     pub heaps: u64,
-    /// Frees by a thread that does not hold the heap of the block's page.
+    /// Frees by a thread that does not hold the heap of the block's page. A block that stays with
+    /// such a thread is none until the thread sends it.
     pub remote_frees: u64,
     /// Allocations up to 64 KiB that found the free list empty.
     pub refills: u64,

@@ -449,6 +449,29 @@ fn a_handler_of_the_end_may_wait_for_a_thread_that_allocates() {
     }
 }
 
+/// The error is found under the lock of shared pages, which any thread may want.
+#[test]
+fn a_handler_of_the_end_may_wait_for_a_thread_that_shares_pages() {
+    let program = compile(Language::C, "handler_shared.c", Link::Plain);
+    for library in [&library().shared, &hardened()] {
+        for thread in ["new", "older"] {
+            let mut command = Command::new(&program);
+            command
+                .arg(thread)
+                .env("LD_PRELOAD", library)
+                .env_remove("HAKMEM_STATS");
+            let output = finish(&mut command);
+            let stderr = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(
+                output.status.code(),
+                Some(3),
+                "{thread} {library:?}: {stderr}"
+            );
+            assert!(stderr.starts_with("hakmem: double free of 0x"), "{stderr}");
+        }
+    }
+}
+
 /// Whichever large block was freed: nobody can use it, and what it had is gone.
 #[test]
 fn the_level_high_fences_each_large_block() {

@@ -201,6 +201,21 @@ impl Lock {
         self.try_lock_as(os::thread_token())
     }
 
+    /// Waits for the lock, but only tries once `is_over` says so, at the latest some milliseconds
+    /// after.
+    pub fn lock_unless(&self, me: u32, is_over: impl Fn() -> bool) -> Option<Guard<'_>> {
+        const MS: u32 = 5;
+        while !is_over() {
+            if self.is_held_by(me) {
+                waits_for_itself();
+            }
+            if let Some(held) = self.lock_within_as(me, MS) {
+                return Some(held);
+            }
+        }
+        self.try_lock_as(me)
+    }
+
     /// Waits for the lock for half a second. The holder may never release it: a child that was made
     /// without fork's handlers has a copy of the lock, but not the thread that holds it.
     pub fn lock_patiently(&self) -> Option<Guard<'_>> {

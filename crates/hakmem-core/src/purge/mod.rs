@@ -62,9 +62,11 @@ struct Held {
 }
 
 impl Held {
-    /// Waits for the lock.
-    fn wait() -> Self {
-        Self { _guard: LOCK.lock() }
+    /// Waits for the lock. None: the process ends. The thread that found the error may have the
+    /// lock, and wait for this one in the program's handler of SIGABRT.
+    fn wait() -> Option<Self> {
+        let guard = LOCK.lock_unless(os::thread_token(), os::is_ending)?;
+        Some(Self { _guard: guard })
     }
 
     /// None: another thread purges.
@@ -106,7 +108,7 @@ pub fn after_fork() {
 
 /// True if a pass has to end soon. A pass checks this between its pieces.
 fn is_unwelcome() -> bool {
-    FORKS.load(Relaxed) != 0 || scavenger::is_dismissed()
+    FORKS.load(Relaxed) != 0 || scavenger::is_dismissed() || os::is_ending()
 }
 
 /// Prevents passes while the guard lives. None: a running pass takes too long.
@@ -138,6 +140,9 @@ pub fn free_bytes() -> usize {
 #[cold]
 #[inline(never)]
 pub fn tick() {
+    if os::is_ending() {
+        return;
+    }
     let (now, decay) = (os::now_ms(), limits::decay());
     limit::keep();
     keep_budget(now, decay, budget::STEP);
@@ -232,7 +237,7 @@ unsafe fn free_whole(meta: &Meta) {
 
 fn all_of(pauses: Pauses) -> usize {
     profile::free_late(free_whole);
-    let held = Held::wait();
+    let Some(held) = Held::wait() else { return 0 };
     // A heap whose lock this thread has at a fork of another is lost to the child.
     registry::give_up_unused(|| !is_unwelcome());
     run(&held, os::now_ms(), 0, pauses, || pauses == Pauses::No || FORKS.load(Relaxed) == 0)

@@ -47,6 +47,13 @@ pub struct Turns {
     listed: [Cell<u32>; FIRST_LONG],
 }
 
+impl Turns {
+    /// The lists are empty.
+    pub(in crate::heap) fn renew(&self) {
+        self.left.iter().filter(|turn| turn.get() > 0).for_each(|turn| turn.set(0));
+    }
+}
+
 impl Heap {
     /// Keeps a block of a page that another owner has, if the heap's last batches had few blocks
     /// and the list is short. False: the caller still has the block. O(1) amortised.

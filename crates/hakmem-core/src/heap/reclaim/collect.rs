@@ -26,6 +26,7 @@ impl Heap {
             self.give_up_unused();
             self.huge.empty();
             self.share_anew();
+            self.turns.renew();
             self.end_samples();
             self.outgoing.send_all(self);
             self.give_up_cached(); // It may have cached pages of others that ended.

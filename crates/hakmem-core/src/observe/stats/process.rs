@@ -60,7 +60,7 @@ pub struct Stats {
     /// and did not come across again.
     pub frees: u64,
     /// Of these, remote frees: sent by threads that do not hold the heap that owns the page. A
-    /// block above 1 KiB that stays with such a thread is none until the thread sends it.
+    /// block that stays with such a thread is none until the thread sends it.
     pub remote_frees: u64,
     /// Of these, in flight: their owners have not merged them yet.
     pub in_flight: u64,

@@ -167,6 +167,12 @@ impl Locked {
         Self { _guard: guard }
     }
 
+    /// Waits for the lock. None: the process ends. The thread that found the error may have the
+    /// lock, and wait for this one in the program's handler of SIGABRT.
+    fn wait(me: u32) -> Option<Self> {
+        LOCK.lock_unless(me, os::is_ending).map(Self::new)
+    }
+
     /// Merges remote frees. O(batches).
     fn merge(&self) {
         for to in [&OWNER, &PURGER] {
@@ -353,8 +359,10 @@ pub fn try_merge() {
 /// Merges the remote frees of parked pages. Those of pages that a heap has taken go to that heap.
 /// O(batches).
 pub fn merge() {
-    if !is_idle(u64::MAX) {
-        Locked::new(LOCK.lock()).merge();
+    if !is_idle(u64::MAX)
+        && let Some(pages) = Locked::wait(os::thread_token())
+    {
+        pages.merge();
     }
 }
 

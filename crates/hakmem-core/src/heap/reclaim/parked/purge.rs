@@ -53,7 +53,10 @@ pub unsafe fn purge_oldest(bytes: usize) -> usize {
         if holes::is_worth_it(page) {
             // SAFETY: this thread holds `crate::purge::LOCK`. `oldest` gives a page of an
             // `Unpurged` list.
-            pages = unsafe { pages.purge_page(page, &mut given) };
+            pages = match unsafe { pages.purge_page(page, &mut given) } {
+                Some(pages) => pages,
+                None => break,
+            };
         } else {
             pages.put_off(page);
         }
@@ -71,21 +74,25 @@ pub unsafe fn purge(now: u32, decay: u32, goes_on: impl Fn() -> bool) -> usize {
         return 0;
     }
     let mut given = 0;
+    let me = os::thread_token();
     {
-        let pages = Locked::new(LOCK.lock());
+        let Some(pages) = Locked::wait(me) else { return 0 };
         // SAFETY: this thread holds `crate::purge::LOCK`, and has no page out.
         unsafe { pages.lose_page_out() };
         pages.merge();
     }
     for class in 0..CLASSES {
-        let mut pages = Locked::new(LOCK.lock());
+        let Some(mut pages) = Locked::wait(me) else { return given };
         pages.begin(class);
         while goes_on()
             && let Some(page) = pages.next_due(now, decay)
         {
             // SAFETY: this thread holds `crate::purge::LOCK`. `next_due` gives a page of an
             // `Unpurged` list.
-            pages = unsafe { pages.purge_page(page, &mut given) };
+            pages = match unsafe { pages.purge_page(page, &mut given) } {
+                Some(pages) => pages,
+                None => return given,
+            };
         }
     }
     given
@@ -93,11 +100,12 @@ pub unsafe fn purge(now: u32, decay: u32, goes_on: impl Fn() -> bool) -> usize {
 
 impl Locked {
     /// Purges the holes of a page of an `Unpurged` list, and adds the bytes given back to `given`.
-    /// Releases the lock meanwhile. O(its blocks, and the merge of remote frees).
+    /// Releases the lock meanwhile. None: see [`Locked::wait`]; the page stays out. O(its blocks,
+    /// and the merge of remote frees).
     ///
     /// # Safety
     /// The calling thread holds `crate::purge::LOCK`.
-    unsafe fn purge_page(self, page: &Meta, given: &mut usize) -> Self {
+    unsafe fn purge_page(self, page: &Meta, given: &mut usize) -> Option<Self> {
         self.unlink(page);
         OUT.store(page.raw(), Relaxed);
         page.set_owner(PURGER.as_word());
@@ -110,12 +118,12 @@ impl Locked {
             segment::refuse_thp(page);
         }
         *given += bytes;
-        let this = Self::new(LOCK.lock());
+        let this = Self::wait(os::thread_token())?;
         // In the child of a fork from a signal handler, the lists may be inconsistent.
         if !GIVEN_UP.load(Relaxed) {
             this.bring_back(page, ParkedList::Purged);
         }
-        this
+        Some(this)
     }
 
     /// Makes the page that is out one of `list`, and merges what was freed of it. The caller is the

@@ -28,8 +28,8 @@ pub struct Share {
 }
 
 /// Takes blocks of `class` from a shared page: as many as have room in `bytes`, at least one, and
-/// fewer if the page has no more. None: there is no memory, or a signal handler calls this which
-/// interrupted this module. O(blocks), and the merge of remote frees.
+/// fewer if the page has no more. None: there is no memory, a signal handler calls this which
+/// interrupted this module, or see [`Locked::wait`]. O(blocks), and the merge of remote frees.
 pub fn share(class: usize, bytes: u32) -> Option<Share> {
     if GIVEN_UP.load(Relaxed) {
         return None;
@@ -38,7 +38,7 @@ pub fn share(class: usize, bytes: u32) -> Option<Share> {
     if LOCK.is_held_by(me) {
         return None; // This is a signal handler that interrupted the holder.
     }
-    let pages = Locked::new(LOCK.lock_as(me));
+    let pages = Locked::wait(me)?;
     pages.merge();
     let most = (bytes / SIZES[class]).max(1);
     let mut claimed = false;
