@@ -254,6 +254,11 @@ fn fork_while_the_scavenger_comes_and_goes() {
         .at_least("scavengers_seen", n / 2);
 }
 
+#[test]
+fn memory_that_is_free_at_a_fork_comes_back() {
+    preloaded("scavenged.c", "idle", 2, &[]).exactly("forks", 2);
+}
+
 /// Handlers that were registered before the first allocation run inside the allocator's own.
 #[test]
 fn fork_handlers_older_than_the_allocators_allocate() {

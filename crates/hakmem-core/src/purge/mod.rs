@@ -79,16 +79,40 @@ impl Held {
 /// pass goes on nevertheless, its lock is broken in the child. The wait is short, because the
 /// holder may wait for the calling thread if a signal interrupted that `in_the_middle` of
 /// something.
+///
+/// If there was a scavenger, this thread does its work, as the program may sleep from now on: see
+/// `all_before_fork`.
 pub fn stand_aside(in_the_middle: bool) {
     const MOMENTS: u32 = 100;
     FORKS.fetch_add(1, Relaxed);
-    scavenger::hold(in_the_middle);
+    let has_work = scavenger::hold_for_fork(in_the_middle);
     let me = os::thread_token();
     for _ in 0..MOMENTS {
         if !LOCK.is_held_by_other_than(me) {
-            return;
+            break;
         }
         os::sleep_us(200);
+    }
+    if has_work && !in_the_middle {
+        all_before_fork();
+    }
+}
+
+/// When a thread last purged before a fork, in coarse milliseconds.
+static BEFORE_FORK: AtomicU32 = AtomicU32::new(0);
+
+/// Purges all free memory, for half a second at most, and not within a tenth of a second after the
+/// last time: a program that forks and frees all the time would fault its memory in again and
+/// again.
+fn all_before_fork() {
+    const MOST_MS: u32 = 500;
+    const BETWEEN_MS: u32 = 100;
+    let now = os::now_ms();
+    if os::age(now, BEFORE_FORK.load(Relaxed)) >= BETWEEN_MS
+        && let Some(held) = Held::attempt()
+    {
+        run(&held, now, 0, Pauses::No, || os::age(os::now_ms(), now) < MOST_MS);
+        BEFORE_FORK.store(os::now_ms(), Relaxed);
     }
 }
 

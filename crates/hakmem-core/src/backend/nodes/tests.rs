@@ -278,6 +278,7 @@ fn the_huge_cache_of_all_nodes_is_bounded_and_purged() {
         keep_nothing_back();
         policy::HUGE_CACHE_MIB.set(64);
         policy::HUGE_CACHE_PERCENT.set(0);
+        policy::SCAVENGE_MIB.set(0); // Else the fork purges.
         for node in [0, 1, 2, 0, 3] {
             on(node, || {
                 let blocks = [(); 12].map(|()| take(3 << 20));

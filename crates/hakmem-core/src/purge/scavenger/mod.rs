@@ -14,7 +14,8 @@
 //! 2. Without a promise to call `hold`, only a process that has or had a second thread gets a
 //!    scavenger. What the kernel refuses to processes with several threads, it refused there
 //!    before.
-//! 3. The scavenger ends before a fork, so that the parent has only the threads that it made.
+//! 3. The scavenger ends before a fork, so that the parent has only the threads that it made. The
+//!    thread that forks does its work (`purge::stand_aside`).
 //! 4. To end one and make the next costs as much as hundreds of calls. So where several were ended
 //!    within a second, as by a file server that takes the rights of each client, the next one
 //!    comes after that second. Until then slow paths make the passes.
@@ -166,11 +167,18 @@ fn wait_until_gone(ms: u32) -> bool {
 /// second at most, and 20 ms if a signal interrupted this thread `in_the_middle` of something that
 /// the scavenger may wait for.
 pub fn hold(in_the_middle: bool) {
-    if WORKER.call() == Call::Running {
+    if hold_for_fork(in_the_middle) {
         note_end();
     }
+}
+
+/// [`hold`] for a fork, which rule 4 does not count: it costs more than a scavenger. True if there
+/// was one.
+pub fn hold_for_fork(in_the_middle: bool) -> bool {
+    let was = WORKER.call() == Call::Running;
     WORKER.hold();
     is_gone_within(if in_the_middle { 20 } else { 1_000 });
+    was
 }
 
 /// Ends one `hold`. True if no other `hold` is left.

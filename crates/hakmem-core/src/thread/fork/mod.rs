@@ -5,7 +5,7 @@
 //! so the two threads would wait for each other. So the handler makes the long work under locks, a
 //! pass of the purge, end soon or not begin. It holds only the profile's lock across fork, so that
 //! the child has consistent counts. Meanwhile other threads wait for this lock for a moment only,
-//! and go on without a sample.
+//! and go on without a sample. Before, it makes the pass that the scavenger would have made.
 //!
 //! The child has only the thread that forked. It resets each lock that another thread held. It
 //! repairs or gives up the data that such a lock guards, where it may be half written. Heaps of
@@ -79,7 +79,8 @@ fn holds_a_further_lock(me: u32) -> bool {
 }
 
 extern "C" fn before_fork() {
-    purge::stand_aside(holds_a_lock(os::thread_token()));
+    let is_busy = matches!(tls::state(), ThreadState::Live(heap) if heap.is_busy());
+    purge::stand_aside(is_busy || holds_a_lock(os::thread_token()));
     profile::before_fork();
 }
 

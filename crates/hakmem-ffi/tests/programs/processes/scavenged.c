@@ -1,5 +1,6 @@
 /* scavenged SCENARIO COUNT: processes made while memory is being given back. Run with HAKMEM_SCAVENGER=1 and
  * HAKMEM_DECAY_MS=20, so that the scavenger comes and goes all the time. */
+#include "../resident.h"
 #include "torture.h"
 #include <dirent.h>
 #include <sched.h>
@@ -58,6 +59,29 @@ static void child_life(long i) {
         }
         child_succeeds(again);
     }
+}
+
+/* What is free at a fork goes back, although the program sleeps from then on: the scavenger ends at the fork. What the
+ * fork handlers below free afterwards stays. */
+static void idle(long n) {
+    enum { BLOCKS = 60000, SIZE = 1000, MOST_KIB = 32 << 10 };
+    static void *blocks[BLOCKS];
+    for (int i = 0; i < BLOCKS; i++) {
+        CHECK((blocks[i] = malloc(SIZE)));
+        memset(blocks[i], 1, SIZE);
+    }
+    CHECK(resident_kib() > BLOCKS);
+    for (int i = 0; i < BLOCKS; i++)
+        free(blocks[i]);
+    for (long i = 0; i < n; i++) {
+        pid_t child = fork();
+        if (child == 0)
+            _exit(0);
+        child_succeeds(child);
+        CHECK(resident_kib() < MOST_KIB);
+        count(FORKS);
+    }
+    say_counts(names);
 }
 
 static void forks(long n) {
@@ -142,6 +166,7 @@ __attribute__((constructor)) static void before_anything(void) {
 int main(int argc, char **argv) {
     static const struct scenario all[] = {
         {"forks", forks},
+        {"idle", idle},
         {"vforks", vforks},
         {"drop_rights", drop_rights},
         {NULL, NULL},
