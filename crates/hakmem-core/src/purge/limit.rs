@@ -29,7 +29,7 @@ pub fn keep() {
     }
     {
         let Some(held) = Held::attempt() else { return };
-        run(&held, os::now_ms(), 0, Pauses::No, || !is_unwelcome());
+        run(&held, os::now_ms(), 0, Pauses::No, &|| !is_unwelcome());
         held::note_purged();
     }
     URGENT.store(true, Relaxed);

@@ -111,7 +111,7 @@ fn all_before_fork() {
     if os::age(now, BEFORE_FORK.load(Relaxed)) >= BETWEEN_MS
         && let Some(held) = Held::attempt()
     {
-        run(&held, now, 0, Pauses::No, || os::age(os::now_ms(), now) < MOST_MS);
+        run(&held, now, 0, Pauses::No, &|| os::age(os::now_ms(), now) < MOST_MS);
         BEFORE_FORK.store(os::now_ms(), Relaxed);
     }
 }
@@ -229,7 +229,7 @@ pub fn pass(now: u32, decay: u32, pauses: Pauses) -> usize {
     NEXT.store(now.wrapping_add(interval(decay)), Relaxed);
     KNOWN.store(segment::in_use(), Relaxed);
     learner::turn();
-    run(&held, now, decay, pauses, || !is_unwelcome())
+    run(&held, now, decay, pauses, &|| !is_unwelcome())
 }
 
 /// Purges all free memory, also what program heaps keep for their next blocks. Returns the bytes
@@ -264,11 +264,11 @@ fn all_of(pauses: Pauses) -> usize {
     let Some(held) = Held::wait() else { return 0 };
     // A heap whose lock this thread has at a fork of another is lost to the child.
     registry::give_up_unused(|| !is_unwelcome());
-    run(&held, os::now_ms(), 0, pauses, || pauses == Pauses::No || FORKS.load(Relaxed) == 0)
+    run(&held, os::now_ms(), 0, pauses, &|| pauses == Pauses::No || FORKS.load(Relaxed) == 0)
 }
 
-/// Makes a pass while `goes_on` says true.
-fn run(_: &Held, now: u32, decay: u32, pauses: Pauses, goes_on: impl Fn() -> bool + Copy) -> usize {
+/// Makes a pass while `goes_on` says true. Not generic: the code is there once.
+fn run(_: &Held, now: u32, decay: u32, pauses: Pauses, goes_on: &dyn Fn() -> bool) -> usize {
     heap::pool::tidy(now, decay, pauses, goes_on);
     // SAFETY: the caller's `Held` says that this thread holds `LOCK`.
     let mut given = unsafe { parked::purge(now, decay, goes_on) };
