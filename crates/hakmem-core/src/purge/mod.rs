@@ -132,7 +132,7 @@ pub fn after_fork() {
 
 /// True if a pass has to end soon. A pass checks this between its pieces.
 fn is_unwelcome() -> bool {
-    FORKS.load(Relaxed) != 0 || scavenger::is_dismissed() || os::is_ending()
+    FORKS.load(Relaxed) != 0 || scavenger::is_dismissed()
 }
 
 /// Prevents passes while the guard lives. None: a running pass takes too long.
@@ -164,9 +164,6 @@ pub fn free_bytes() -> usize {
 #[cold]
 #[inline(never)]
 pub fn tick() {
-    if os::is_ending() {
-        return;
-    }
     let (now, decay) = (os::now_ms(), limits::decay());
     limit::keep();
     keep_budget(now, decay, budget::STEP);
