@@ -212,7 +212,8 @@ options! {
     thp_from_segments: u32 = 1,
         One THP_FROM_SEGMENTS, "THP_FROM_SEGMENTS", Number(1, u32::MAX), "segments";
     /// Milliseconds that free memory stays before it goes back to the system. Lower it to have
-    /// memory back sooner. Raise it if the program faults the same memory in again.
+    /// memory back sooner. Raise it if the program faults the same memory in again. Above a
+    /// second, a fork does not give free memory back.
     decay_ms: u32 = 500, One DECAY_MS, "DECAY_MS", Number(0, 86_400_000), "ms";
     /// MiB of free memory at which hakmem starts a thread that gives memory back while the program
     /// does not allocate. A program that is idle with less keeps it. 0: no thread. Lower it for a

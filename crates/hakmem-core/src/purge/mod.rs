@@ -62,8 +62,8 @@ struct Held {
 }
 
 impl Held {
-    /// Waits for the lock. None: the process ends. The thread that found the error may have the
-    /// lock, and wait for this one in the program's handler of SIGABRT.
+    /// Waits for the lock. None: an error that ends the process was reported, and another thread
+    /// has the lock. That thread may wait for this one, in the program's handler of SIGABRT.
     fn wait() -> Option<Self> {
         let guard = LOCK.lock_unless(os::thread_token(), os::is_ending)?;
         Some(Self { _guard: guard })
@@ -78,14 +78,11 @@ impl Held {
 /// Prepares a fork: ends the scavenger, and waits a moment until no other thread makes a pass. If a
 /// pass goes on nevertheless, its lock is broken in the child. The wait is short, because the
 /// holder may wait for the calling thread if a signal interrupted that `in_the_middle` of
-/// something.
-///
-/// If there was a scavenger, this thread does its work, as the program may sleep from now on: see
-/// `all_before_fork`.
-pub fn stand_aside(in_the_middle: bool) {
+/// something. True if there was a scavenger.
+pub fn stand_aside(in_the_middle: bool) -> bool {
     const MOMENTS: u32 = 100;
     FORKS.fetch_add(1, Relaxed);
-    let has_work = scavenger::hold_for_fork(in_the_middle);
+    let was_there = scavenger::hold_for_fork(in_the_middle);
     let me = os::thread_token();
     for _ in 0..MOMENTS {
         if !LOCK.is_held_by_other_than(me) {
@@ -93,25 +90,28 @@ pub fn stand_aside(in_the_middle: bool) {
         }
         os::sleep_us(200);
     }
-    if has_work && !in_the_middle {
-        all_before_fork();
-    }
+    was_there
 }
 
 /// When a thread last purged before a fork, in coarse milliseconds.
 static BEFORE_FORK: AtomicU32 = AtomicU32::new(0);
 
-/// Purges all free memory, for half a second at most, and not within a tenth of a second after the
-/// last time: a program that forks and frees all the time would fault its memory in again and
-/// again.
-fn all_before_fork() {
+/// Purges all free memory, for about half a second at most. Not within a tenth of a second after
+/// the last time: a program that forks and frees all the time would fault its memory in again and
+/// again. Not if the decay is long, as then the program wishes to keep what is free. The calling
+/// thread is about to fork; if another one is, too, the pass ends soon.
+pub fn before_fork() {
     const MOST_MS: u32 = 500;
     const BETWEEN_MS: u32 = 100;
+    const LONG_MS: u32 = 1000;
     let now = os::now_ms();
-    if os::age(now, BEFORE_FORK.load(Relaxed)) >= BETWEEN_MS
+    if limits::decay() <= LONG_MS
+        && os::age(now, BEFORE_FORK.load(Relaxed)) >= BETWEEN_MS
         && let Some(held) = Held::attempt()
     {
-        run(&held, now, 0, Pauses::No, &|| os::age(os::now_ms(), now) < MOST_MS);
+        let is_alone = || FORKS.load(Relaxed) <= 1;
+        let goes_on = || is_alone() && os::age(os::now_ms(), now) < MOST_MS;
+        run(&held, now, 0, Pauses::No, &goes_on);
         BEFORE_FORK.store(os::now_ms(), Relaxed);
     }
 }
@@ -279,7 +279,9 @@ fn run(_: &Held, now: u32, decay: u32, pauses: Pauses, goes_on: &dyn Fn() -> boo
     for (arena, segment) in dirty_segments().take_while(|_| goes_on()) {
         given += segment::purge(arena, segment, now, decay);
     }
-    arena::decommit_unused();
+    if goes_on() {
+        arena::decommit_unused();
+    }
     KNOWN.store(segment::in_use(), Relaxed);
     PURGED.fetch_add(given as u64, Relaxed);
     given

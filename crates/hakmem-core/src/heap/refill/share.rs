@@ -188,8 +188,9 @@ impl Heap {
     }
 
     /// Puts a block of a parked page onto the heap's list, if that is short. So a thread that
-    /// allocates and frees blocks of a class of which it has few does not take the lock each time,
-    /// once it has done so often. False: the caller still has the block.
+    /// allocates and frees blocks of a class of which it has few does not take the lock each time:
+    /// of small blocks from the first time on, of others once it has done so often. False: the
+    /// caller still has the block.
     ///
     /// # Safety
     /// The block is live, of `page`, and the caller's to free. The calling thread holds this heap.

@@ -15,7 +15,7 @@
 //!    scavenger. What the kernel refuses to processes with several threads, it refused there
 //!    before.
 //! 3. The scavenger ends before a fork, so that the parent has only the threads that it made. The
-//!    thread that forks does its work (`purge::stand_aside`).
+//!    thread that forks gives back what is free (`purge::before_fork`).
 //! 4. To end one and make the next costs as much as hundreds of calls. So where several were ended
 //!    within a second, as by a file server that takes the rights of each client, the next one
 //!    comes after that second. Until then slow paths make the passes.
@@ -172,8 +172,8 @@ pub fn hold(in_the_middle: bool) {
     }
 }
 
-/// [`hold`] for a fork, which rule 4 does not count: it costs more than a scavenger. True if there
-/// was one.
+/// [`hold`] for a fork. Rule 4 does not count it, as a fork costs more than a scavenger. True if
+/// there was one.
 pub fn hold_for_fork(in_the_middle: bool) -> bool {
     let was = WORKER.call() == Call::Running;
     WORKER.hold();

@@ -5,7 +5,8 @@
 //! so the two threads would wait for each other. So the handler makes the long work under locks, a
 //! pass of the purge, end soon or not begin. It holds only the profile's lock across fork, so that
 //! the child has consistent counts. Meanwhile other threads wait for this lock for a moment only,
-//! and go on without a sample. Before, it makes the pass that the scavenger would have made.
+//! and go on without a sample. If there was a scavenger, which ends at a fork, the handler first
+//! gives back all free memory itself, but only while no lock is held.
 //!
 //! The child has only the thread that forked. It resets each lock that another thread held. It
 //! repairs or gives up the data that such a lock guards, where it may be half written. Heaps of
@@ -79,9 +80,41 @@ fn holds_a_further_lock(me: u32) -> bool {
 }
 
 extern "C" fn before_fork() {
+    let me = os::thread_token();
     let is_busy = matches!(tls::state(), ThreadState::Live(heap) if heap.is_busy());
-    purge::stand_aside(is_busy || holds_a_lock(os::thread_token()));
+    let in_the_middle = is_busy || holds_a_lock(me);
+    let was_there = purge::stand_aside(in_the_middle);
+    if was_there && !in_the_middle {
+        give_back(me);
+    }
     profile::before_fork();
+}
+
+/// Gives back what is free, as the scavenger has ended and the program may sleep from now on.
+///
+/// Not if another thread holds a lock and keeps it: it may be stopped, or not be of this process
+/// (rule 3). Not while an error is reported, of which the pass might come across the traces.
+#[cold]
+#[inline(never)]
+fn give_back(me: u32) {
+    const MOMENTS: u32 = 100;
+    let locks = || LOCKS.iter().map(|guarded| guarded.0).chain(huge::further_locks());
+    let are_free = || !locks().any(|lock| lock.is_held_by_other_than(me));
+    let are_free_soon = || {
+        (0..MOMENTS).any(|_| {
+            are_free() || {
+                os::sleep_us(200);
+                false
+            }
+        })
+    };
+    if os::is_ending() || os::in_borrowed_process() || !are_free_soon() {
+        return;
+    }
+    // A handler of a signal may need a lock that the pass has.
+    let mask = os::block_signals();
+    purge::before_fork();
+    os::restore_signals(mask);
 }
 
 extern "C" fn after_fork() {

@@ -167,8 +167,8 @@ impl Locked {
         Self { _guard: guard }
     }
 
-    /// Waits for the lock. None: the process ends. The thread that found the error may have the
-    /// lock, and wait for this one in the program's handler of SIGABRT.
+    /// Waits for the lock. None: an error that ends the process was reported, and another thread
+    /// has the lock. That thread may wait for this one, in the program's handler of SIGABRT.
     fn wait(me: u32) -> Option<Self> {
         LOCK.lock_unless(me, os::is_ending).map(Self::new)
     }

@@ -19,7 +19,8 @@
 //!    page in the inbox of `OWNER` sends it on. While no page is out, each merge takes both
 //!    inboxes: a thread may have read the owner of a page that was out, and send its batch now.
 //! 5. If a page is out although no thread purges, this is the child of a fork that interrupted the
-//!    purge. The list of the page may be half made. So the next purge makes the page a lost one.
+//!    purge, or the purge gave up because an error was reported. The list of the page may be half
+//!    made. So the next purge makes the page a lost one.
 //!
 //! Model: `tests/loom/handover.rs`.
 
@@ -135,7 +136,7 @@ impl Locked {
         self.merge();
     }
 
-    /// Makes the page that a purge had out at a fork a lost one, in the child (rule 5).
+    /// Makes the page that a purge has left out a lost one (rule 5).
     ///
     /// # Safety
     /// The calling thread holds `crate::purge::LOCK`, and has no page out.
