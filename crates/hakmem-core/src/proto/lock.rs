@@ -298,6 +298,7 @@ mod tests {
         drop(got);
         let held = lock.lock_as(OTHER + me);
         assert!(lock.lock_patiently().is_none());
+        assert!(lock.lock_unless(ME, || true).is_none());
         drop(held);
         drop(lock.lock());
         assert!(lock.try_lock().is_some() && !lock.is_held_by(me));

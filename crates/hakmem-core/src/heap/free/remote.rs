@@ -32,7 +32,8 @@ const BATCHES: usize = 64;
 /// A heap that frees for more owners than that holds more bytes before it sends them, twice as many
 /// at most.
 const MANY: u32 = 128;
-/// One in so many of these bytes is little.
+/// A heap that holds less than one in so many of these bytes does not send them before it takes a
+/// page.
 const LITTLE: u32 = 32;
 /// From a send with fewer blocks for each batch on, the heap's frees are scattered, …
 const FEW: u64 = 2;

@@ -48,7 +48,8 @@ pub struct Turns {
 }
 
 impl Turns {
-    /// The lists are empty.
+    /// Forgets how much the lists may still get, as they were emptied: an empty list takes none
+    /// (rule 3).
     pub(in crate::heap) fn renew(&self) {
         self.left.iter().filter(|turn| turn.get() > 0).for_each(|turn| turn.set(0));
     }

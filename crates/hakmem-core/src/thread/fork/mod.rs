@@ -24,7 +24,8 @@
 //!    handler repairs the guarded data before any code reads it.
 //! 2. If a signal handler forks and its thread held a lock, the thread still holds it in the child.
 //!    When the handler returns, the thread goes on with the guarded data.
-//! 3. The handlers wait for no thread without a limit.
+//! 3. The handlers wait for no thread without a limit. One gap is left: a thread may take a lock
+//!    after `give_back` looked at it, and be stopped while it has it. Then the fork waits for it.
 
 use super::{ThreadState, scope, tls};
 use crate::backend::{arena, foreign, nodes};

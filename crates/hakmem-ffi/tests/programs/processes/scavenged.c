@@ -1,5 +1,5 @@
 /* scavenged SCENARIO COUNT: processes made while memory is being given back. Run with HAKMEM_SCAVENGER=1 and
- * HAKMEM_DECAY_MS=20, so that the scavenger comes and goes all the time. */
+ * HAKMEM_DECAY_MS=20, so that the scavenger comes and goes all the time; "idle" with neither. */
 #include "../resident.h"
 #include "torture.h"
 #include <dirent.h>

@@ -21,8 +21,8 @@
 //!    purge releases the lock while it gives memory back. Meanwhile the page has a second owner,
 //!    `PURGER` ([`purge`](mod@purge) rule 2).
 //! 4. Heaps only try the lock, because the thread that has it may not run. Only [`share`] waits for
-//!    it: without, the heap would claim a page of its own, and so would each heap that comes
-//!    meanwhile.
+//!    it, and passes of the purge do ([`Locked::wait`]). Without, a heap that shares would claim a
+//!    page of its own, and so would each heap that comes meanwhile.
 
 mod counts;
 mod lists;
