@@ -3,6 +3,7 @@ use crate::{check, check_within};
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread;
+use std::cell::Cell;
 
 /// One thread at a time holds the lock, and every waiter gets it.
 #[test]
@@ -81,6 +82,34 @@ fn who_gives_up_leaves_no_sleeper_behind() {
             drop(lock.try_lock_as(1));
             hasty.join().unwrap();
             patient.join().unwrap();
+        },
+        &["LockGivesUpUnmarked"],
+    );
+}
+
+/// The same of a waiter that is told that the process ends: it tries once more, and either takes
+/// the lock or leaves it to the others.
+#[test]
+fn who_is_told_of_the_end_leaves_no_sleeper_behind() {
+    check_within(
+        3,
+        || {
+            let lock = Arc::new(Lock::new());
+            let held = lock.lock_as(1);
+            let patient = {
+                let lock = lock.clone();
+                thread::spawn(move || drop(lock.lock_as(3)))
+            };
+            let told = {
+                let lock = lock.clone();
+                let asked = Cell::new(false);
+                thread::spawn(move || drop(lock.lock_unless(2, || asked.replace(true))))
+            };
+            drop(held);
+            drop(lock.try_lock_as(1));
+            told.join().unwrap();
+            patient.join().unwrap();
+            assert!(lock.try_lock_as(1).is_some(), "nobody has it");
         },
         &["LockGivesUpUnmarked"],
     );

@@ -66,6 +66,33 @@ fn a_pass_that_does_not_end_is_not_waited_for() {
     });
 }
 
+/// Before a fork, free memory goes back, but not while another thread has a lock: it may be
+/// stopped, and the fork would wait for it.
+#[test]
+fn memory_goes_back_before_a_fork_while_no_other_thread_has_a_lock() {
+    in_child(|| {
+        crate::policy::SCAVENGE_MIB.set(0);
+        let me = os::thread_token();
+        // What goes back if another thread has `lock`.
+        let given_back = |lock: Option<&Lock>| {
+            // SAFETY: the block is freed once.
+            unsafe { c::free(c::malloc(3 << 20)) };
+            let before = purge::purged_bytes();
+            let held = lock.map(|lock| lock.lock_as(me + 1));
+            give_back(me);
+            drop(held);
+            purge::purged_bytes() - before
+        };
+        for Guarded(lock, _) in &LOCKS {
+            assert_eq!(given_back(Some(lock)), 0);
+        }
+        crate::policy::DECAY_MS.set(5000);
+        assert_eq!(given_back(None), 0, "a long decay: the program wishes to keep what is free");
+        crate::policy::DECAY_MS.set(500);
+        assert!(given_back(None) > 0);
+    });
+}
+
 /// No pass begins while a thread forks. After the last fork, passes begin again.
 #[test]
 fn passes_wait_for_forks() {
