@@ -422,8 +422,8 @@ fn unasked() {
         c::trim();
         // Whoever has them next has what the system gives, in as few maps as before.
         assert!(refused() <= left, "{}", refused());
-        // What was committed ahead is one more, between others.
-        assert!(maps() <= before + 10, "{} maps after {before}", maps());
+        // What was committed ahead is one more, between others. What is left out of dumps is two.
+        assert!(maps() <= before + 12, "{} maps after {before}", maps());
     }
 }
 

@@ -206,6 +206,8 @@ fn from_the_environment() {
         ("HAKMEM_WHATEVER", "1"),
         ("HAKMEM_HAKMEM_SCAVENGER", "0"),
         ("HAKMEM_TIMING", "2"),
+        ("HAKMEM_THP", ""),
+        ("HAKMEM_CACHED_PAGES", ""),
     ];
     let Some(output) = apart(name, &variables) else {
         assert_eq!(

@@ -243,6 +243,73 @@ fn peaks() {
         .for_each(|&p| unsafe { assert_eq!(p.read(), p.add(3 * MIB - 1).read()) });
 }
 
+/// A map of the process that a dump may have: where it lies, and whether it is left out.
+struct Map {
+    from: usize,
+    to: usize,
+    is_left_out: bool,
+}
+
+/// The private maps of no file, whether they are accessible or not.
+fn own_maps() -> Vec<Map> {
+    let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+    let mut maps = Vec::new();
+    let mut range = None;
+    for line in smaps.lines() {
+        let words: Vec<_> = line.split_whitespace().collect();
+        if words[0] == "VmFlags:" {
+            if let Some((from, to)) = range.take() {
+                let is_left_out = words.contains(&"dd");
+                maps.push(Map {
+                    from,
+                    to,
+                    is_left_out,
+                });
+            }
+        } else if let [place, rights, _, _, "0"] = words[..]
+            && rights.ends_with('p')
+        {
+            let (from, to) = place.split_once('-').unwrap();
+            let number = |text| usize::from_str_radix(text, 16).unwrap();
+            range = Some((number(from), number(to)));
+        }
+    }
+    maps
+}
+
+/// Bytes of the maps that a debugger writes to a dump: it writes zeros for what is inaccessible.
+fn dumped() -> usize {
+    let maps = own_maps();
+    let dumped = maps.iter().filter(|map| !map.is_left_out);
+    dumped.map(|map| map.to - map.from).sum()
+}
+
+/// Of the reservation, dumps have the groups of 64 segments that were used.
+fn dumps() {
+    const GROUP: usize = 64 * SEGMENT;
+    let is_dumped = |p: *mut u8| {
+        let maps = own_maps();
+        let map = maps
+            .iter()
+            .find(|map| (map.from..map.to).contains(&p.addr()));
+        !map.unwrap().is_left_out
+    };
+    let live = [1, 3000, 100_000, 5 * MIB].map(|n| take_written(1, n)[0]);
+    let before = dumped();
+    assert!(before < 2 * GROUP, "{before}");
+    for more in [300 * MIB, 3000 * MIB] {
+        let large = take(more);
+        // The first group was there before.
+        assert!((more - GROUP..more + GROUP).contains(&(dumped() - before)));
+        // SAFETY: it has so many bytes.
+        assert!(is_dumped(large) && is_dumped(unsafe { large.add(more - 1) }));
+        assert!(live.into_iter().all(is_dumped));
+        // SAFETY: live, and gone from here on.
+        unsafe { c::free(large) };
+        c::trim();
+    }
+}
+
 /// Threads take, write and free while everything free is made inaccessible.
 fn beside_threads() {
     let done = std::sync::atomic::AtomicUsize::new(0);
@@ -280,6 +347,11 @@ fn a_block_of_terabytes_is_no_work_for_each_segment() {
 )]
 fn a_peak_is_not_charged_for_ever() {
     alone("a_peak_is_not_charged_for_ever", peaks);
+}
+
+#[test]
+fn what_nothing_uses_is_in_no_dump() {
+    alone("what_nothing_uses_is_in_no_dump", dumps);
 }
 
 #[test]

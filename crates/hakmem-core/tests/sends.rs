@@ -157,9 +157,6 @@ fn larger_blocks_of_others_are_allocated_again() {
 )]
 fn scattered_blocks_of_others_are_allocated_again() {
     alone("scattered_blocks_of_others_are_allocated_again", || {
-        const PAGES: usize = 80;
-        options::set("SHARED_FROM_HEAPS", "0").unwrap();
-        options::set("SCAVENGER", "0").unwrap();
         let ranges = Ranges::default();
         let mut oracle = Oracle::new(Rust, &ranges, 25);
         let first = oracle.alloc(layout(40));
@@ -171,24 +168,12 @@ fn scattered_blocks_of_others_are_allocated_again() {
             (1024, 1, true),
             (48, 1, false),
         ] {
-            options::set("BATCH_BYTES", &(PAGES * size).to_string()).unwrap();
-            let of_page = (64 << 10) / size;
-            let mut theirs = elsewhere(|| {
-                let mut oracle = Oracle::new(Rust, &ranges, 26);
-                let blocks = (0..PAGES * of_page).map(|_| oracle.alloc(layout(size)));
-                blocks.collect::<Vec<_>>()
-            });
-            let mut pages: Vec<Vec<_>> = (0..PAGES).map(|_| Vec::new()).collect();
-            theirs.sort_by_key(|block| block.address() / (64 << 10));
-            for (i, block) in theirs.drain(..).enumerate() {
-                pages[i / of_page].push(block);
-            }
-            while pages.iter().any(|page| !page.is_empty()) {
-                let of_each = pages.iter_mut().flat_map(|page| {
-                    let rest = page.len().saturating_sub(run);
-                    page.drain(rest..)
-                });
-                theirs.extend(of_each);
+            let mut theirs = elsewhere(|| scattered(&ranges, 26, size));
+            if run > 1 {
+                // Of `run` blocks of each page, those of one page follow each other.
+                for blocks in theirs.chunks_mut(run * PAGES) {
+                    blocks.sort_by_key(|block| block.address() / (64 << 10));
+                }
             }
             let mut free = |count: usize| {
                 let before = own().blocks_sent;
@@ -226,6 +211,23 @@ fn scattered_blocks_of_others_are_allocated_again() {
     });
 }
 
+/// The pages of scattered blocks.
+const PAGES: usize = 80;
+
+/// The calling thread allocates `PAGES` pages of blocks of `size` bytes. One block of each page
+/// comes after the other.
+fn scattered(ranges: &Ranges, seed: u64, size: usize) -> Vec<Block> {
+    options::set("SHARED_FROM_HEAPS", "0").unwrap();
+    options::set("SCAVENGER", "0").unwrap();
+    options::set("BATCH_BYTES", &(PAGES * size).to_string()).unwrap();
+    let of_page = (64 << 10) / size;
+    let mut oracle = Oracle::new(Rust, ranges, seed);
+    let blocks = (0..PAGES * of_page).map(|_| oracle.alloc(layout(size)));
+    let mut blocks: Vec<_> = blocks.map(Some).collect();
+    let order = (0..of_page).flat_map(|i| (0..PAGES).map(move |page| page * of_page + i));
+    order.map(|i| blocks[i].take().unwrap()).collect()
+}
+
 /// A thread that frees scattered blocks and allocates none keeps none of them: else they would keep
 /// pages while it sleeps.
 #[test]
@@ -237,34 +239,22 @@ fn scattered_blocks_go_home_from_a_thread_that_only_frees() {
     alone(
         "scattered_blocks_go_home_from_a_thread_that_only_frees",
         || {
-            const PAGES: usize = 80;
             const SIZE: usize = 256;
-            options::set("SHARED_FROM_HEAPS", "0").unwrap();
-            options::set("SCAVENGER", "0").unwrap();
-            options::set("BATCH_BYTES", &(PAGES * SIZE).to_string()).unwrap();
             let ranges = Ranges::default();
-            let of_page = (64 << 10) / SIZE;
             let mut oracle = Oracle::new(Rust, &ranges, 27);
             // So this thread has a heap, and does not take the other one's.
             let first = oracle.alloc(layout(40));
-            let theirs = elsewhere(|| {
-                let mut oracle = Oracle::new(Rust, &ranges, 28);
-                let blocks = (0..PAGES * of_page).map(|_| oracle.alloc(layout(SIZE)));
-                blocks.collect::<Vec<_>>()
-            });
-            // One block of each page after the other.
-            let mut scattered: Vec<_> = theirs.into_iter().map(Some).collect();
-            let order = (0..of_page).flat_map(|i| (0..PAGES).map(move |page| page * of_page + i));
-            let mut blocks = order.map(|i| scattered[i].take().unwrap());
+            let blocks = elsewhere(|| scattered(&ranges, 28, SIZE));
+            let all = blocks.len();
+            let mut blocks = blocks.into_iter();
             let mut free = |count: usize| free_all(&ranges, blocks.by_ref().take(count).collect());
             free(3 * PAGES);
             let mine = oracle.alloc(layout(SIZE));
             let before = own().blocks_sent;
             free(100);
             assert!(own().blocks_sent < before + 100, "it keeps some");
-            free(PAGES * of_page);
-            let sent = own().blocks_sent;
-            assert_eq!(sent, (PAGES * of_page) as u64, "all are on their way home");
+            free(all);
+            assert_eq!(own().blocks_sent, all as u64, "all are on their way home");
             free_all(&ranges, vec![mine, first]);
         },
     );
@@ -280,19 +270,12 @@ fn scattered_blocks_go_home_from_the_next_thread_of_a_heap() {
     alone(
         "scattered_blocks_go_home_from_the_next_thread_of_a_heap",
         || {
-            const PAGES: usize = 80;
             const SIZE: usize = 256;
-            options::set("SHARED_FROM_HEAPS", "0").unwrap();
-            options::set("SCAVENGER", "0").unwrap();
-            options::set("BATCH_BYTES", &(PAGES * SIZE).to_string()).unwrap();
             let ranges = Ranges::default();
-            let of_page = (64 << 10) / SIZE;
             // This thread owns all blocks, and one after the other frees some of them.
-            let mut oracle = Oracle::new(Rust, &ranges, 27);
-            let blocks = (0..PAGES * of_page).map(|_| oracle.alloc(layout(SIZE)));
-            let mut blocks: Vec<_> = blocks.map(Some).collect();
-            let order = (0..of_page).flat_map(|i| (0..PAGES).map(move |page| page * of_page + i));
-            let mut blocks = order.map(|i| blocks[i].take().unwrap());
+            let blocks = scattered(&ranges, 27, SIZE);
+            let all = blocks.len();
+            let mut blocks = blocks.into_iter();
             let mut free = |count: usize| free_all(&ranges, blocks.by_ref().take(count).collect());
             elsewhere(|| {
                 free(3 * PAGES);
@@ -316,7 +299,7 @@ fn scattered_blocks_go_home_from_the_next_thread_of_a_heap() {
                 assert_eq!(own().blocks_sent, before + 50, "it keeps none");
                 free_all(&ranges, vec![first]);
             });
-            free(PAGES * of_page);
+            free(all);
         },
     );
 }

@@ -422,30 +422,34 @@ fn a_double_free_is_called_so() {
     }
 }
 
+/// Runs a program whose handler of SIGABRT waits for another thread, on both builds. The handler
+/// must come to its end, behind a report that begins so.
+#[track_caller]
+fn ends_by_its_handler(program: &Path, change: impl Fn(&mut Command), report: &str) {
+    for library in [&library().shared, &hardened()] {
+        let mut command = Command::new(program);
+        command
+            .env("LD_PRELOAD", library)
+            .env_remove("HAKMEM_STATS");
+        change(&mut command);
+        let output = finish(&mut command);
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(3), "{command:?}: {stderr}");
+        assert!(stderr.starts_with(report), "{command:?}: {stderr}");
+    }
+}
+
 /// A sample of the profile finds the error, under the lock of the profile.
 #[test]
 fn a_handler_of_the_end_may_wait_for_a_thread_that_allocates() {
     let program = compile(Language::C, "handler.c", Link::Plain);
-    for library in [&library().shared, &hardened()] {
-        for interval in ["1000000", "64"] {
-            let mut command = Command::new(&program);
+    for interval in ["1000000", "64"] {
+        let profiled = |command: &mut Command| {
             command
-                .env("LD_PRELOAD", library)
                 .env("HAKMEM_PROFILE", "/dev/null")
-                .env("HAKMEM_PROFILE_INTERVAL", interval)
-                .env_remove("HAKMEM_STATS");
-            let output = finish(&mut command);
-            let stderr = String::from_utf8_lossy(&output.stderr);
-            assert_eq!(
-                output.status.code(),
-                Some(3),
-                "{interval} {library:?}: {stderr}"
-            );
-            assert!(
-                stderr.starts_with("hakmem: corrupt free list at 0x"),
-                "{stderr}"
-            );
-        }
+                .env("HAKMEM_PROFILE_INTERVAL", interval);
+        };
+        ends_by_its_handler(&program, profiled, "hakmem: corrupt free list at 0x");
     }
 }
 
@@ -453,22 +457,11 @@ fn a_handler_of_the_end_may_wait_for_a_thread_that_allocates() {
 #[test]
 fn a_handler_of_the_end_may_wait_for_a_thread_that_shares_pages() {
     let program = compile(Language::C, "handler_shared.c", Link::Plain);
-    for library in [&library().shared, &hardened()] {
-        for thread in ["new", "older"] {
-            let mut command = Command::new(&program);
-            command
-                .arg(thread)
-                .env("LD_PRELOAD", library)
-                .env_remove("HAKMEM_STATS");
-            let output = finish(&mut command);
-            let stderr = String::from_utf8_lossy(&output.stderr);
-            assert_eq!(
-                output.status.code(),
-                Some(3),
-                "{thread} {library:?}: {stderr}"
-            );
-            assert!(stderr.starts_with("hakmem: double free of 0x"), "{stderr}");
-        }
+    for thread in ["new", "older"] {
+        let named = |command: &mut Command| {
+            command.arg(thread);
+        };
+        ends_by_its_handler(&program, named, "hakmem: double free of 0x");
     }
 }
 

@@ -360,6 +360,21 @@ fn what_a_cancelled_thread_freed_of_others_comes_back() {
     preloaded("threads.c", "cancelled_with_others_blocks", n, &[]).exactly("done", n);
 }
 
+/// No frame of the allocator may be on the stack that a cancellation unwinds.
+#[test]
+fn threads_are_cancelled_in_the_middle_of_reports() {
+    let n = 1000 * times();
+    let options = [
+        ("HAKMEM_STATS_SIGNAL", "USR2"),
+        ("HAKMEM_MAP", "/dev/null"),
+        ("HAKMEM_PROFILE", "/dev/null"),
+        ("HAKMEM_PROFILE_SIGNAL", "USR1"),
+    ];
+    preloaded("threads.c", "cancelled_in_reports", n, &options)
+        .exactly("done", n)
+        .at_least("cancelled", n / 2);
+}
+
 #[test]
 fn pthread_exit_and_cancellation_inside_operator_new() {
     let n = 50 * times();

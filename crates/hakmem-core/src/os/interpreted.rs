@@ -73,6 +73,16 @@ pub fn commit(_: usize, _: usize) -> bool {
     true
 }
 
+/// There are no dumps.
+pub fn leave_out_of_dumps(_: usize, _: usize) -> bool {
+    true
+}
+
+/// See [`leave_out_of_dumps`].
+pub fn take_into_dumps(_: usize, _: usize) -> bool {
+    true
+}
+
 /// See [`commit`].
 pub fn make_readable(_: usize, _: usize) -> bool {
     true
@@ -253,6 +263,16 @@ pub fn block_signals() -> SignalMask {
 
 /// Does nothing: see [`block_signals`].
 pub fn restore_signals(_: SignalMask) {}
+
+/// Does nothing: see [`block_signals`].
+#[cfg(feature = "reports")]
+pub fn block_too(_: SignalMask) -> SignalMask {
+    0
+}
+
+/// Does nothing: see [`block_signals`].
+#[cfg(feature = "reports")]
+pub fn block_all_in_handler(_: core::ffi::c_int) {}
 
 /// The token of the calling thread: above 0, and no other thread's while it lives.
 pub fn thread_token() -> u32 {

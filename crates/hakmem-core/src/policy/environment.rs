@@ -90,6 +90,8 @@ fn set_or_report(option: &[u8]) -> Reader {
         // The module that reads it reports what is wrong with it.
         Err(Error::AtStart) => return Reader::Other,
         Err(Error::Unknown) => report(format_args!("unknown option {PREFIX}{name}, ignored")),
+        // As scripts and unit files write it for "not set".
+        Err(_) if value.is_empty() => {}
         Err(why) => report(format_args!("{PREFIX}{name}={value} ignored: {why}")),
     }
     Reader::This
@@ -104,6 +106,7 @@ mod tests {
         assert!(set_or_report(b"STATS=json:/tmp/a\xff") == Reader::Other);
         assert!(set_or_report(b"ERRORS=\xff") == Reader::Other);
         assert!(set_or_report(b"DECAY_MS=\xff") == Reader::This);
+        assert!(set_or_report(b"STATS=") == Reader::Other);
         assert!(set_or_report(b"\xff=1") == Reader::This);
     }
 }

@@ -174,6 +174,36 @@ fn a_long_fork_is_waited_for_once() {
     });
 }
 
+/// Where forks overlap, there is a fork all the time. Each of them is waited for all the same.
+#[test]
+fn each_of_several_forks_that_overlap_is_waited_for() {
+    sampled(|| {
+        let is_long = || table::IS_LONG.load(Relaxed);
+        let turn = std::sync::Barrier::new(2);
+        std::thread::scope(|scope| {
+            during_a_fork(|| {
+                assert!(table::with_books(|_| ()).is_none() && is_long());
+                scope.spawn(|| {
+                    let mut forks = 0;
+                    while !table::LOCK.is_held_by(crate::os::thread_token()) {
+                        table::before_fork();
+                        forks += 1;
+                    }
+                    turn.wait();
+                    turn.wait();
+                    (0..forks).for_each(|_| table::release_after_fork());
+                });
+                while table::FORKS.load(Relaxed) < 2 {
+                    std::thread::yield_now();
+                }
+            });
+            turn.wait();
+            assert!(!is_long());
+            turn.wait();
+        });
+    });
+}
+
 /// In the child, live samples count as taken from the start.
 #[test]
 fn a_child_has_counts_of_its_own() {

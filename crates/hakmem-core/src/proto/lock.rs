@@ -219,8 +219,11 @@ impl Lock {
     /// Waits for the lock for half a second. The holder may never release it: a child that was made
     /// without fork's handlers has a copy of the lock, but not the thread that holds it.
     pub fn lock_patiently(&self) -> Option<Guard<'_>> {
-        let me = os::thread_token();
-        (0..500).find_map(|_| {
+        const MS: u32 = 500;
+        let (me, begun) = (os::thread_token(), os::now_ms());
+        // A sleep may take much longer than it should.
+        let goes_on = |_: &u32| os::age(os::now_ms(), begun) <= MS;
+        (0..MS).take_while(goes_on).find_map(|_| {
             let got = self.try_lock_as(me);
             if got.is_none() {
                 os::sleep_us(1000);

@@ -70,9 +70,35 @@ impl Arena {
             return false;
         }
         COMMITTED.fetch_add(to - from, Relaxed);
+        if self.is_left_out.load(Relaxed) {
+            os::take_into_dumps(from, to - from);
+            let (first, n) = self.between(top, wanted);
+            os::take_into_dumps(self.data.load(Relaxed) + first * SEGMENT, n * SEGMENT);
+        }
         // Release: a thread that reads the new `top` in `groups` may use the groups below it.
         self.top.store(wanted, Release);
         true
+    }
+}
+
+impl Arena {
+    /// The first segment of group `from`, and how many segments lie between it and group `to`.
+    fn between(&self, from: usize, to: usize) -> (usize, usize) {
+        let first = from * GROUP;
+        (first, (to * GROUP).min(self.segments.load(Relaxed)).saturating_sub(first))
+    }
+
+    /// Leaves the groups that are not in use out of core dumps, once (rule 10 of `arena`). The
+    /// caller holds the lock.
+    #[cold]
+    pub(super) fn leave_rest_out_of_dumps(&self) {
+        self.is_left_out.store(true, Relaxed);
+        let (first, n) = self.between(self.top.load(Relaxed), usize::MAX / GROUP);
+        if n > 0 {
+            let metas = self.metas.load(Relaxed).addr();
+            os::leave_out_of_dumps(metas + first * SEGMENT_META, n * SEGMENT_META);
+            os::leave_out_of_dumps(self.data.load(Relaxed) + first * SEGMENT, n * SEGMENT);
+        }
     }
 }
 

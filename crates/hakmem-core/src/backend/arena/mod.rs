@@ -34,6 +34,11 @@
 //! 9. A segment without an owner is clean: not resident, and zero. hakmem has told the kernel
 //!    nothing of it but what `THP` says of all memory. Where hakmem cannot make it so (the system
 //!    has no room for another map), the segment may have huge pages or none, which costs only time.
+//! 10. The groups that are not in use are left out of core dumps from the second commit on. Else a
+//!     debugger, which does not know what is resident, writes zeros for all of the reservation. Not
+//!     from the first one on: a program's filter may know the calls of its first block alone
+//!     (`docs/c-abi.md`). A group that comes into use is in dumps again before anyone owns a
+//!     segment of it.
 
 mod bits;
 mod find;
@@ -124,6 +129,8 @@ pub struct Arena {
     pub metas: AtomicPtr<u8>,
     /// The groups below this one are in use: the metadata of their slots is accessible. Only grows.
     pub top: AtomicUsize,
+    /// What no group in use has is left out of core dumps (rule 10).
+    is_left_out: AtomicBool,
     /// The first slot that is the arena's. 0 except in a scrap (`space`).
     from: AtomicUsize,
     /// Slots at the end of the last segment that are not the arena's. 0 except in a scrap.
@@ -196,6 +203,7 @@ impl Arena {
             summary: AtomicPtr::new(null_mut()),
             metas: AtomicPtr::new(null_mut()),
             top: AtomicUsize::new(0),
+            is_left_out: AtomicBool::new(false),
             from: AtomicUsize::new(0),
             cut: AtomicUsize::new(0),
             hints: CachePadded::new([const { Hint::new() }; HINTS]),

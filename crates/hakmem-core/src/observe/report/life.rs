@@ -4,18 +4,17 @@
 //! the report, and so does the handler of the signal that the environment names. The allocator
 //! depends on neither call: it allocates before `start` and after `end`.
 
+use super::handler::{self, Reports};
 use super::out::stderr_line;
 use super::sink::{File, Stderr};
-use super::stack::on_own_stack;
 use super::{Event, Format, errno, make, map, out, profile, settings, usage};
 use crate::api::c;
 use crate::os;
 use core::cell::UnsafeCell;
 use core::ffi::{c_char, c_int};
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use libc::{siginfo_t, ucontext_t};
 
-/// What the environment asks for. `start` finds it, `end` and `on_signal` carry it out.
+/// What the environment asks for. `start` finds it, `end` and `OnSignal` carry it out.
 #[derive(Clone, Copy)]
 struct Plan {
     report: Option<Report>,
@@ -205,8 +204,7 @@ unsafe fn begin(envp: *const *const c_char, announced: bool) {
             os::on_line(copy_line);
         }
         if let Some(signal) = signal.filter(|_| !has_none) {
-            // SAFETY: `on_signal` takes no lock, allocates nothing, and preserves errno.
-            unsafe { catch(signal, on_signal) };
+            handler::catch::<OnSignal>(signal);
         }
     }
     // The program may have been started under a filter. The loader opened and read files under it,
@@ -269,38 +267,18 @@ fn prepare(wish: settings::Report<'_>, announced: bool) -> Option<Report> {
     Some(Report { format, to })
 }
 
-/// A signal handler. Its third argument is the state that the thread returns to.
-pub type Handler = extern "C" fn(c_int, *mut siginfo_t, *mut ucontext_t);
+/// What the handler of the report's signal writes.
+struct OnSignal;
 
-/// Installs a signal handler. A program that installs its own later replaces it.
-///
-/// # Safety
-/// `handler` does only what is async-signal-safe.
-pub unsafe fn catch(signal: c_int, handler: Handler) {
-    let mut action = core::mem::MaybeUninit::<libc::sigaction>::zeroed();
-    // SAFETY: all zero bytes are a valid action. The caller says that the handler is
-    // async-signal-safe. SA_SIGINFO: the system calls it with the three arguments of its type.
-    unsafe {
-        let action = action.assume_init_mut();
-        action.sa_sigaction = handler as libc::sighandler_t;
-        action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART | libc::SA_ONSTACK;
-        libc::sigfillset(&mut action.sa_mask);
-        libc::sigaction(signal, action, core::ptr::null_mut());
-    }
-}
-
-/// Writes the report. It may have interrupted any code. So it reads counters without a lock,
-/// formats them in memory of its own, and writes.
-extern "C" fn on_signal(_: c_int, _: *mut siginfo_t, context: *mut ucontext_t) {
-    errno::preserved(|| {
+impl Reports for OnSignal {
+    /// It reads counters without a lock, formats them in memory of its own, and writes.
+    fn write() {
         // SAFETY: only `start` and `leave` write it, in constructors: `start` before it installs
         // this handler, `leave` with all signals blocked.
         if let Some(plan) = unsafe { *PLAN.0.get() } {
-            on_own_stack(|| plan.carry_out(Event::Signal));
+            plan.carry_out(Event::Signal);
         }
-        // SAFETY: the system gave this handler `context`, which is valid until the handler returns.
-        unsafe { out::leave_blocked(context) };
-    });
+    }
 }
 
 /// Writes the report at the end of the process. A forked child runs it too, and reports under its

@@ -44,6 +44,7 @@ pub mod cancel;
 pub mod errno;
 mod figures;
 mod forms;
+mod handler;
 mod human;
 #[doc(hidden)]
 pub mod life;

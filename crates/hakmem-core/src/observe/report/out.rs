@@ -4,6 +4,7 @@
 use super::cancel;
 use super::errno::Reason;
 use crate::api::c;
+use crate::os;
 use core::ffi::c_int;
 use core::fmt::{self, Write};
 use core::sync::atomic::{AtomicBool, AtomicI32, Ordering::Relaxed};
@@ -144,12 +145,11 @@ fn write_rest(fd: c_int, mut rest: &[u8]) -> Result<(), Reason> {
 
 /// Runs `f`. If it makes the kernel send one of `signals` to this thread, the signal is dropped.
 fn without_signals<R>(signals: &[c_int], f: impl FnOnce() -> R) -> R {
-    let mut before = core::mem::MaybeUninit::<libc::sigset_t>::zeroed();
     let mut pending = core::mem::MaybeUninit::<libc::sigset_t>::zeroed();
     let mut ours = core::mem::MaybeUninit::<libc::sigset_t>::zeroed();
     let no_time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: all three sets are locals. sigemptyset, sigpending and pthread_sigmask fill in each
-    // one before it is read.
+    let mut to_block = 0;
+    // SAFETY: both sets are locals. sigemptyset and sigpending fill in each one before it is read.
     unsafe {
         libc::sigemptyset(ours.as_mut_ptr());
         libc::sigpending(pending.as_mut_ptr());
@@ -157,16 +157,22 @@ fn without_signals<R>(signals: &[c_int], f: impl FnOnce() -> R) -> R {
             // A signal that is pending already was sent to the program: leave it to the program.
             if libc::sigismember(pending.as_ptr(), signal) == 0 {
                 libc::sigaddset(ours.as_mut_ptr(), signal);
+                to_block |= bit(signal);
             }
         }
-        libc::pthread_sigmask(libc::SIG_BLOCK, ours.as_ptr(), before.as_mut_ptr());
+        let before = os::block_too(to_block);
         let result = f();
         super::errno::preserved(|| {
             while libc::sigtimedwait(ours.as_ptr(), core::ptr::null_mut(), &no_time) > 0 {}
         });
-        libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), core::ptr::null_mut());
+        os::restore_signals(before);
         result
     }
+}
+
+/// The signal in a mask of the kernel's.
+const fn bit(signal: c_int) -> os::SignalMask {
+    1 << (signal - 1)
 }
 
 /// True after a failed write in a process with a filter: `SIGNALS` stayed blocked, and may be
@@ -176,24 +182,14 @@ static LEFT_BLOCKED: AtomicBool = AtomicBool::new(false);
 /// As [`without_signals`], in a process that has a filter. The filter may end the process if it
 /// asks for the pending signals. So if `f` fails, the signals stay blocked.
 fn blocking_signals<E>(f: impl FnOnce() -> Result<(), E>) -> Result<(), E> {
-    let mut before = core::mem::MaybeUninit::<libc::sigset_t>::zeroed();
-    let mut ours = core::mem::MaybeUninit::<libc::sigset_t>::zeroed();
-    // SAFETY: both sets are locals. sigemptyset and pthread_sigmask fill in each one before it is
-    // read.
-    unsafe {
-        libc::sigemptyset(ours.as_mut_ptr());
-        for signal in SIGNALS {
-            libc::sigaddset(ours.as_mut_ptr(), signal);
-        }
-        libc::pthread_sigmask(libc::SIG_BLOCK, ours.as_ptr(), before.as_mut_ptr());
-        let done = f();
-        if done.is_ok() {
-            libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), core::ptr::null_mut());
-        } else {
-            LEFT_BLOCKED.store(true, Relaxed);
-        }
-        done
+    let before = os::block_too(SIGNALS.into_iter().fold(0, |all, signal| all | bit(signal)));
+    let done = f();
+    if done.is_ok() {
+        os::restore_signals(before);
+    } else {
+        LEFT_BLOCKED.store(true, Relaxed);
     }
+    done
 }
 
 /// To be called at the end of a signal handler. If a write left signals blocked, they stay blocked

@@ -1,15 +1,14 @@
 //! `HAKMEM_PROFILE=FILE`: appends the heap profile to FILE at exit, and at each signal that
 //! `HAKMEM_PROFILE_SIGNAL` names.
 
+use super::handler::{self, Reports};
 use super::out::stderr_line;
 use super::sink::File;
-use super::stack::on_own_stack;
-use super::{errno, life, out, settings};
+use super::{errno, out, settings};
 use crate::api::c;
 use crate::profile::{self, Busy, Event};
 use core::cell::UnsafeCell;
-use core::ffi::{c_char, c_int};
-use libc::{siginfo_t, ucontext_t};
+use core::ffi::c_char;
 
 struct Shared(UnsafeCell<Option<File>>);
 
@@ -50,8 +49,7 @@ pub unsafe fn start(envp: *const *const c_char) -> bool {
     // below.
     unsafe { *TO.0.get() = Some(file) };
     if let Some(signal) = signal {
-        // SAFETY: `on_signal` waits for no lock, allocates nothing, and preserves errno.
-        unsafe { life::catch(signal, on_signal) };
+        handler::catch::<OnSignal>(signal);
     }
     true
 }
@@ -87,15 +85,15 @@ pub fn drop_files() {
     }
 }
 
-/// Writes the profile. It waits for no lock, because it may have interrupted the thread that holds
-/// it.
-extern "C" fn on_signal(_: c_int, _: *mut siginfo_t, context: *mut ucontext_t) {
-    errno::preserved(|| {
+/// What the handler of the profile's signal writes.
+struct OnSignal;
+
+impl Reports for OnSignal {
+    /// It waits for no lock, because it may have interrupted the thread that holds it.
+    fn write() {
         // SAFETY: `write_at_once` uses the report's own file and memory alone, and does not unwind.
-        on_own_stack(|| unsafe { profile::dump_soon(write_at_once) });
-        // SAFETY: the system gave this handler `context`, which is valid until the handler returns.
-        unsafe { out::leave_blocked(context) };
-    });
+        unsafe { profile::dump_soon(write_at_once) };
+    }
 }
 
 /// Writes the profile now, or says that it is busy. If the signal came while a thread changed the

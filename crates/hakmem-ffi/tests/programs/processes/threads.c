@@ -110,6 +110,41 @@ static void cancelled_with_others_blocks(long n) {
     say_counts(names);
 }
 
+/* A thread is cancelled while it writes a report, as SIGUSR1 and SIGUSR2 ask for, which interrupted it in a system call
+ * that is a cancellation point. What runs at its end may be interrupted by signals. */
+static void note_cancelled_with_signals(void *unused) {
+    (void)unused;
+    sigset_t blocked;
+    CHECK(pthread_sigmask(SIG_BLOCK, NULL, &blocked) == 0);
+    CHECK(!sigismember(&blocked, SIGTERM) && !sigismember(&blocked, SIGUSR1));
+    count(CANCELLED);
+}
+
+static void *wait_for_ever(void *unused) {
+    pthread_cleanup_push(note_cancelled_with_signals, unused);
+    for (;;)
+        pause();
+    pthread_cleanup_pop(0);
+    return NULL;
+}
+
+static void cancelled_in_reports(long n) {
+    uint64_t random = 1;
+    for (long i = 0; i < n; i++) {
+        pthread_t thread;
+        void *result = NULL;
+        CHECK(pthread_create(&thread, NULL, wait_for_ever, NULL) == 0);
+        usleep(200); /* Not to wait for anything: so that most threads are in the system call. */
+        CHECK(pthread_kill(thread, i % 2 ? SIGUSR1 : SIGUSR2) == 0);
+        usleep(choose(&random) % 400); /* The same: at any moment of the report. */
+        CHECK(pthread_cancel(thread) == 0);
+        CHECK(pthread_join(thread, &result) == 0);
+        CHECK(result == PTHREAD_CANCELED);
+        count(DONE);
+    }
+    say_counts(names);
+}
+
 static void *exit_somewhere(void *depth) {
     uint64_t random = seed();
     struct block *ledger = new_ledger();
@@ -469,6 +504,7 @@ int main(int argc, char **argv) {
     static const struct scenario all[] = {
         {"cancellation", cancellation},
         {"cancelled_with_others_blocks", cancelled_with_others_blocks},
+        {"cancelled_in_reports", cancelled_in_reports},
         {"adoption_storm", adoption_storm},
         {"key_destructors", key_destructors},
         {"first_thread_exits", first_thread_exits},
