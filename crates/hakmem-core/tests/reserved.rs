@@ -247,6 +247,7 @@ fn peaks() {
 struct Map {
     from: usize,
     to: usize,
+    is_writable: bool,
     is_left_out: bool,
 }
 
@@ -258,11 +259,12 @@ fn own_maps() -> Vec<Map> {
     for line in smaps.lines() {
         let words: Vec<_> = line.split_whitespace().collect();
         if words[0] == "VmFlags:" {
-            if let Some((from, to)) = range.take() {
+            if let Some((from, to, is_writable)) = range.take() {
                 let is_left_out = words.contains(&"dd");
                 maps.push(Map {
                     from,
                     to,
+                    is_writable,
                     is_left_out,
                 });
             }
@@ -271,7 +273,7 @@ fn own_maps() -> Vec<Map> {
         {
             let (from, to) = place.split_once('-').unwrap();
             let number = |text| usize::from_str_radix(text, 16).unwrap();
-            range = Some((number(from), number(to)));
+            range = Some((number(from), number(to), rights.starts_with("rw")));
         }
     }
     maps
@@ -304,6 +306,9 @@ fn dumps() {
         // SAFETY: it has so many bytes.
         assert!(is_dumped(large) && is_dumped(unsafe { large.add(more - 1) }));
         assert!(live.into_iter().all(is_dumped));
+        // Metadata, too.
+        let maps = own_maps();
+        assert!(maps.iter().all(|map| !(map.is_writable && map.is_left_out)));
         // SAFETY: live, and gone from here on.
         unsafe { c::free(large) };
         c::trim();

@@ -1,8 +1,8 @@
 //! The GNU extras: tuning, figures, and the `__libc_` aliases.
 
-use crate::{aligned, stdlib};
+use crate::{aligned, cancel, stdlib};
 use core::ffi::{c_int, c_void};
-use hakmem_core::report::{Event, Format, cancel, make, out};
+use hakmem_core::report::{Event, Format, make, out};
 use hakmem_core::{c, options};
 #[cfg(target_env = "gnu")]
 use hakmem_core::{report::Totals, stats::Snapshot};

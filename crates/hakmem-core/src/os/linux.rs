@@ -338,35 +338,6 @@ pub fn restore_signals(old: SignalMask) {
     set_mask((&raw const old).expose_provenance(), 0);
 }
 
-/// Blocks `signals` for the calling thread. Returns the set that was blocked before. libc's
-/// function for that never blocks the signals that libc keeps for itself, but unblocks them.
-#[cfg(feature = "reports")]
-pub fn block_too(signals: SignalMask) -> SignalMask {
-    let mut old: SignalMask = 0;
-    let at = (&raw mut old).expose_provenance();
-    let how = libc::SIG_BLOCK as usize;
-    let new = (&raw const signals).expose_provenance();
-    syscall(libc::SYS_rt_sigprocmask, [how, new, at, size_of::<SignalMask>(), 0, 0]);
-    old
-}
-
-/// Has the kernel block all signals while the handler of `signal` runs, which is installed: libc
-/// leaves two out of each set.
-#[cfg(feature = "reports")]
-pub fn block_all_in_handler(signal: core::ffi::c_int) {
-    /// The kernel's action is the handler, the flags, the function that returns, and this mask. No
-    /// part of it is longer than these words.
-    const MASK: usize = 3;
-    let mut action = [0_usize; 8];
-    let (signal, set) = (signal as usize, size_of::<SignalMask>());
-    let at = action.as_mut_ptr().expose_provenance();
-    if succeeded(syscall(libc::SYS_rt_sigaction, [signal, 0, at, set, 0, 0])) {
-        action[MASK] = usize::MAX;
-        let at = action.as_ptr().expose_provenance();
-        syscall(libc::SYS_rt_sigaction, [signal, at, 0, set, 0, 0]);
-    }
-}
-
 fn set_mask(new: usize, old: usize) {
     let how = libc::SIG_SETMASK as usize;
     syscall(libc::SYS_rt_sigprocmask, [how, new, old, size_of::<SignalMask>(), 0, 0]);

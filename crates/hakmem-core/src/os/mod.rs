@@ -27,6 +27,9 @@ mod count;
 mod fault;
 #[cfg(feature = "fault-injection")]
 pub mod faults;
+#[cfg(all(feature = "reports", target_os = "linux", not(miri)))]
+#[cfg_attr(shuttle, allow(dead_code, reason = "models have no reports"))]
+mod files;
 mod filter;
 #[cfg(miri)]
 mod interpreted;
@@ -83,6 +86,11 @@ mod zeroes;
 pub use count::{COUNTERS, Counter, Kind};
 pub use count::{KINDS, count, set_timing, timing};
 pub use fault::{Fault, Registers, on_fault};
+#[cfg(all(feature = "reports", target_os = "linux", not(miri)))]
+#[cfg_attr(shuttle, allow(unused_imports, reason = "models have no reports"))]
+pub use files::{
+    block_too, close, drop_pending, open, pending_signals, read, takes_more, write_part,
+};
 pub use filter::{is_filtered, see_filters, sees_filters, set_filtered};
 #[cfg(miri)]
 pub use interpreted::*;

@@ -94,7 +94,8 @@ pub(super) static FORKS: AtomicU32 = AtomicU32::new(0);
 /// The token of the thread that holds the lock for its fork.
 #[unsafe(link_section = ".data.hakmem")]
 static FORKER: AtomicU32 = AtomicU32::new(0);
-/// A thread has waited in vain for a fork that has the lock. Then no further one waits for it.
+/// A thread has waited in vain while a fork had the lock. Then no further one waits, until another
+/// fork has it.
 pub(super) static IS_LONG: AtomicBool = AtomicBool::new(false);
 
 /// Waits for the lock. None: a thread that forks has it, and may wait for a lock of libc's that the

@@ -223,13 +223,11 @@ impl Lock {
         let (me, begun) = (os::thread_token(), os::now_ms());
         // A sleep may take much longer than it should.
         let goes_on = |_: &u32| os::age(os::now_ms(), begun) <= MS;
-        (0..MS).take_while(goes_on).find_map(|_| {
-            let got = self.try_lock_as(me);
-            if got.is_none() {
-                os::sleep_us(1000);
-            }
-            got
-        })
+        let wait_and_try = |_| {
+            os::sleep_us(1000);
+            self.try_lock_as(me)
+        };
+        self.try_lock_as(me).or_else(|| (0..MS).take_while(goes_on).find_map(wait_and_try))
     }
 }
 

@@ -49,6 +49,15 @@ pub fn futex_wake(word: &AtomicU32) {
     });
 }
 
+/// Models have no clock.
+pub fn now_ms() -> u32 {
+    0
+}
+
+pub fn age(now: u32, then: u32) -> u32 {
+    now.wrapping_sub(then)
+}
+
 pub fn sleep_us(_: u32) {
     spin();
 }

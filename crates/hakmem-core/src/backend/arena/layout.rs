@@ -66,14 +66,23 @@ impl Arena {
             metas + top * GROUP * SEGMENT_META
         };
         let to = metas + (wanted * GROUP).min(self.segments.load(Relaxed)) * SEGMENT_META;
-        if !os::commit(from, to - from) {
+        let is_left_out = self.is_left_out.load(Relaxed) && !os::is_filtered();
+        let mut is_done = os::commit(from, to - from);
+        if !is_done && is_left_out {
+            // Where the process may have no further map, the piece must join its neighbours.
+            self.take_rest_into_dumps();
+            is_done = os::commit(from, to - from);
+        }
+        if !is_done {
             return false;
         }
         COMMITTED.fetch_add(to - from, Relaxed);
-        if self.is_left_out.load(Relaxed) {
-            os::take_into_dumps(from, to - from);
+        if is_left_out {
             let (first, n) = self.between(top, wanted);
-            os::take_into_dumps(self.data.load(Relaxed) + first * SEGMENT, n * SEGMENT);
+            let data = self.data.load(Relaxed) + first * SEGMENT;
+            if !os::take_into_dumps(from, to - from) || !os::take_into_dumps(data, n * SEGMENT) {
+                self.take_rest_into_dumps(); // Which divides no map.
+            }
         }
         // Release: a thread that reads the new `top` in `groups` may use the groups below it.
         self.top.store(wanted, Release);
@@ -88,18 +97,39 @@ impl Arena {
         (first, (to * GROUP).min(self.segments.load(Relaxed)).saturating_sub(first))
     }
 
+    /// Calls `advise` for the metadata and the data of the groups that are not in use. The caller
+    /// holds the lock.
+    fn advise_rest(&self, advise: impl Fn(usize, usize) -> bool) {
+        let (first, n) = self.between(self.top.load(Relaxed), usize::MAX / GROUP);
+        if n > 0 {
+            let metas = self.metas.load(Relaxed).addr();
+            advise(metas + first * SEGMENT_META, n * SEGMENT_META);
+            advise(self.data.load(Relaxed) + first * SEGMENT, n * SEGMENT);
+        }
+    }
+
     /// Leaves the groups that are not in use out of core dumps, once (rule 10 of `arena`). The
     /// caller holds the lock.
     #[cold]
     pub(super) fn leave_rest_out_of_dumps(&self) {
         self.is_left_out.store(true, Relaxed);
-        let (first, n) = self.between(self.top.load(Relaxed), usize::MAX / GROUP);
-        if n > 0 {
-            let metas = self.metas.load(Relaxed).addr();
-            os::leave_out_of_dumps(metas + first * SEGMENT_META, n * SEGMENT_META);
-            os::leave_out_of_dumps(self.data.load(Relaxed) + first * SEGMENT, n * SEGMENT);
-        }
+        self.advise_rest(os::leave_out_of_dumps);
     }
+
+    /// Takes them into core dumps, for good. The caller holds the lock.
+    #[cold]
+    fn take_rest_into_dumps(&self) {
+        self.advise_rest(os::take_into_dumps);
+    }
+}
+
+/// Takes all of each arena into core dumps, for good: no call for that is made behind a filter,
+/// which comes now. Not if the lock is held for long: the caller may be a handler of its holder.
+#[cold]
+pub fn take_all_into_dumps() {
+    let Some(_held) = LOCK.lock_patiently() else { return };
+    let left_out = |arena: &&Arena| arena.is_left_out.swap(true, Relaxed);
+    all().filter(left_out).for_each(Arena::take_rest_into_dumps);
 }
 
 /// Words of an arena's summary for one row.

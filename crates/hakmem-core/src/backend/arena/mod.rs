@@ -34,11 +34,11 @@
 //! 9. A segment without an owner is clean: not resident, and zero. hakmem has told the kernel
 //!    nothing of it but what `THP` says of all memory. Where hakmem cannot make it so (the system
 //!    has no room for another map), the segment may have huge pages or none, which costs only time.
-//! 10. The groups that are not in use are left out of core dumps from the second commit on. Else a
-//!     debugger, which does not know what is resident, writes zeros for all of the reservation. Not
-//!     from the first one on: a program's filter may know the calls of its first block alone
-//!     (`docs/c-abi.md`). A group that comes into use is in dumps again before anyone owns a
-//!     segment of it.
+//! 10. Groups that are not in use are left out of core dumps from the second commit on: a debugger
+//!     does not know what is resident, and writes zeros for the rest. Not from the first one on: a
+//!     program's filter may know the calls of its first block alone (`docs/c-abi.md`). A group that
+//!     comes into use is in dumps again before anyone owns a segment of it. If that fails, all
+//!     groups are. Before the process gets a filter that hakmem sees, all are, too, for good.
 
 mod bits;
 mod find;
@@ -70,6 +70,7 @@ use bits::Set;
 use core::ptr::null_mut;
 use crossbeam_utils::CachePadded;
 pub use find::{find, in_books, is_meta, of_meta, start_of};
+pub use layout::take_all_into_dumps;
 pub use run::{
     Run, commit_run, decommit_after_refusal, decommit_run, decommit_unused, extend_run, give_run,
     take_run, take_segment,
@@ -129,7 +130,7 @@ pub struct Arena {
     pub metas: AtomicPtr<u8>,
     /// The groups below this one are in use: the metadata of their slots is accessible. Only grows.
     pub top: AtomicUsize,
-    /// What no group in use has is left out of core dumps (rule 10).
+    /// The groups that are not in use were left out of core dumps, or never will be (rule 10).
     is_left_out: AtomicBool,
     /// The first slot that is the arena's. 0 except in a scrap (`space`).
     from: AtomicUsize,

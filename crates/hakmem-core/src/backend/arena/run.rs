@@ -81,7 +81,7 @@ impl Arena {
                 let _held = LOCK.lock();
                 let committed = self.bits(Set::Committed);
                 let is_first = || committed.first_in(0, committed.end()).is_none();
-                if !self.is_left_out.load(Relaxed) && !is_first() {
+                if !self.is_left_out.load(Relaxed) && !os::is_filtered() && !is_first() {
                     self.leave_rest_out_of_dumps();
                 }
                 if done.0 < done.1 {

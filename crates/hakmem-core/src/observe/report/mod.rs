@@ -39,8 +39,6 @@
 //!    (`life::take_over`).
 
 #[doc(hidden)]
-pub mod cancel;
-#[doc(hidden)]
 pub mod errno;
 mod figures;
 mod forms;

@@ -1,7 +1,6 @@
 //! Writes without allocating: formats text into a fixed buffer, and passes it to `write` as a
 //! whole.
 
-use super::cancel;
 use super::errno::Reason;
 use crate::api::c;
 use crate::os;
@@ -109,35 +108,23 @@ pub fn write_all(fd: c_int, bytes: &[u8]) -> bool {
 
 /// As [`write_all`], with the reason if not all was written.
 pub fn write(fd: c_int, bytes: &[u8]) -> Result<(), Reason> {
-    cancel::held_off(|| {
-        if c::is_filtered() {
-            blocking_signals(|| write_rest(fd, bytes))
-        } else {
-            without_signals(&SIGNALS, || write_rest(fd, bytes))
-        }
-    })
-}
-
-/// Waits until a descriptor takes more bytes, a second at most. A write that does not wait by
-/// itself is to a pipe or a terminal that `sink` opened so. Its reader may have stopped.
-fn takes_more(fd: c_int) -> bool {
-    let mut wanted = libc::pollfd { fd, events: libc::POLLOUT, revents: 0 };
-    // SAFETY: `wanted` is one pollfd, and poll may write to it.
-    !c::is_filtered() && unsafe { libc::poll(&raw mut wanted, 1, 1000) } == 1
+    if c::is_filtered() {
+        blocking_signals(|| write_rest(fd, bytes))
+    } else {
+        without_signals(&SIGNALS, || write_rest(fd, bytes))
+    }
 }
 
 fn write_rest(fd: c_int, mut rest: &[u8]) -> Result<(), Reason> {
     while !rest.is_empty() {
-        // SAFETY: the pointer and the length are those of `rest`, which is readable.
-        let written = unsafe { libc::write(fd, rest.as_ptr().cast(), rest.len()) };
-        match usize::try_from(written) {
+        match os::write_part(fd, rest) {
             Ok(0) => return Err(Reason(libc::EIO)),
             Ok(n) => rest = &rest[n..],
-            Err(_) => match Reason::last() {
-                Reason(libc::EINTR) => {}
-                Reason(libc::EAGAIN) if takes_more(fd) => {}
-                reason => return Err(reason),
-            },
+            Err(libc::EINTR) => {}
+            // A write that does not wait by itself is to a pipe or a terminal that `sink` opened
+            // so. Its reader may have stopped.
+            Err(libc::EAGAIN) if !c::is_filtered() && os::takes_more(fd) => {}
+            Err(number) => return Err(Reason(number)),
         }
     }
     Ok(())
@@ -145,29 +132,13 @@ fn write_rest(fd: c_int, mut rest: &[u8]) -> Result<(), Reason> {
 
 /// Runs `f`. If it makes the kernel send one of `signals` to this thread, the signal is dropped.
 fn without_signals<R>(signals: &[c_int], f: impl FnOnce() -> R) -> R {
-    let mut pending = core::mem::MaybeUninit::<libc::sigset_t>::zeroed();
-    let mut ours = core::mem::MaybeUninit::<libc::sigset_t>::zeroed();
-    let no_time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    let mut to_block = 0;
-    // SAFETY: both sets are locals. sigemptyset and sigpending fill in each one before it is read.
-    unsafe {
-        libc::sigemptyset(ours.as_mut_ptr());
-        libc::sigpending(pending.as_mut_ptr());
-        for &signal in signals {
-            // A signal that is pending already was sent to the program: leave it to the program.
-            if libc::sigismember(pending.as_ptr(), signal) == 0 {
-                libc::sigaddset(ours.as_mut_ptr(), signal);
-                to_block |= bit(signal);
-            }
-        }
-        let before = os::block_too(to_block);
-        let result = f();
-        super::errno::preserved(|| {
-            while libc::sigtimedwait(ours.as_ptr(), core::ptr::null_mut(), &no_time) > 0 {}
-        });
-        os::restore_signals(before);
-        result
-    }
+    // A signal that is pending already was sent to the program: leave it to the program.
+    let ours = signals.iter().fold(0, |all, &signal| all | bit(signal)) & !os::pending_signals();
+    let before = os::block_too(ours);
+    let result = f();
+    os::drop_pending(ours);
+    os::restore_signals(before);
+    result
 }
 
 /// The signal in a mask of the kernel's.

@@ -9,7 +9,6 @@
 //! 3. A process with a filter (`c::is_filtered`) opens nothing. It writes to descriptors that were
 //!    opened before the filter was made. They have high numbers, and are not checked again.
 
-use super::cancel;
 use super::errno::Reason;
 use super::out::{self, Lossy, Text, stderr_line, write_all};
 use super::settings::{self, PATH};
@@ -39,9 +38,8 @@ impl Kept {
     fn set(&self, fd: c_int) {
         let before = self.0.swap(fd, Relaxed);
         if before >= 0 {
-            // SAFETY: `duplicate` made the descriptor for this `Kept`. The swap took it, so no
-            // other thread closes it.
-            unsafe { libc::close(before) };
+            // `duplicate` made it for this `Kept`. The swap took it, so no other thread closes it.
+            os::close(before);
         }
     }
 }
@@ -156,12 +154,11 @@ impl File {
     /// `%p` in the name is the number that the process has now.
     pub fn keep_open(self) {
         let opened = with_pid(&self.0.path, |name| {
-            let fd = cancel::held_off(|| open(name))?;
+            let fd = open(name)?;
             let kept = duplicate(fd);
             let result = if kept < 0 { Err(Reason::last()) } else { Ok(()) };
             self.0.kept.set(kept);
-            // SAFETY: `open` has just made the descriptor, and only this call has its number.
-            unsafe { libc::close(fd) };
+            os::close(fd);
             result
         });
         opened.unwrap_or_else(|why| self.say_lost(why));
@@ -182,7 +179,7 @@ impl File {
             // If `keep_open` could not open the file, it has said so.
             self.0.kept.get().map_or(Ok(()), |fd| out::write(fd, line))
         } else {
-            with_pid(&self.0.path, |name| cancel::held_off(|| append_to(name, line)))
+            with_pid(&self.0.path, |name| append_to(name, line))
         };
         written.unwrap_or_else(|why| self.say_lost(why));
     }
@@ -280,15 +277,12 @@ fn by_path<T>(name: &CStr, open: impl FnOnce(&CStr, c_int) -> T) -> T {
 
 /// Opens a file to append to (rules 1, 2).
 fn open(name: &CStr) -> Result<c_int, Reason> {
-    // SAFETY: the path is a `CStr`.
-    let fd = by_path(name, |name, flags| unsafe { libc::open(name.as_ptr(), flags, 0o600) });
-    if fd < 0 { Err(Reason::last()) } else { Ok(fd) }
+    by_path(name, os::open).map_err(Reason)
 }
 
 fn append_to(name: &CStr, line: &[u8]) -> Result<(), Reason> {
     let fd = open(name)?;
     let written = out::write(fd, line);
-    // SAFETY: `open` has just made the descriptor, and only this call has its number.
-    unsafe { libc::close(fd) };
+    os::close(fd);
     written
 }

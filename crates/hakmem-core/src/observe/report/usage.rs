@@ -1,7 +1,7 @@
 //! The figures of the process that the system keeps.
 
-use super::cancel;
 use crate::api::c;
+use crate::os;
 
 /// The figures of the process that the system keeps.
 #[derive(Clone, Copy, Default)]
@@ -46,23 +46,11 @@ pub fn may_be_filtered() -> bool {
 
 /// The number after a name in the first `N` bytes of /proc/self/status. None: no such name there.
 fn field<const N: usize>(name: &[u8]) -> Option<u64> {
-    cancel::held_off(|| field_of_status::<N>(name))
-}
-
-fn field_of_status<const N: usize>(name: &[u8]) -> Option<u64> {
     let mut buffer = [0u8; N];
-    // SAFETY: the name is a C string, and the read stays within the buffer. open has just made the
-    // descriptor, and only this call has its number.
-    let read = unsafe {
-        let fd = libc::open(c"/proc/self/status".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
-        if fd < 0 {
-            return None;
-        }
-        let read = libc::read(fd, buffer.as_mut_ptr().cast(), buffer.len());
-        libc::close(fd);
-        read
-    };
-    let text = buffer.get(..usize::try_from(read).ok()?)?;
+    let fd = os::open(c"/proc/self/status", libc::O_RDONLY | libc::O_CLOEXEC).ok()?;
+    let read = os::read(fd, &mut buffer);
+    os::close(fd);
+    let text = buffer.get(..read.ok()?)?;
     let line = text.split(|&b| b == b'\n').find_map(|line| line.strip_prefix(name))?;
     let digits = line.iter().filter(|b| b.is_ascii_digit());
     Some(digits.fold(0, |n, &b| n * 10 + u64::from(b - b'0')))

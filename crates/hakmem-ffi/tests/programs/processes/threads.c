@@ -120,20 +120,26 @@ static void note_cancelled_with_signals(void *unused) {
     count(CANCELLED);
 }
 
-static void *wait_for_ever(void *unused) {
-    pthread_cleanup_push(note_cancelled_with_signals, unused);
-    for (;;)
-        pause();
+/* In a call that the system makes again after a signal, or in one that ends. */
+static void *wait_for_ever(void *pipe) {
+    pthread_cleanup_push(note_cancelled_with_signals, NULL);
+    for (char byte;;)
+        if (!pipe)
+            pause();
+        else if (read(*(int *)pipe, &byte, 1) < 0)
+            CHECK(errno == EINTR);
     pthread_cleanup_pop(0);
     return NULL;
 }
 
 static void cancelled_in_reports(long n) {
     uint64_t random = 1;
+    int ends[2];
+    CHECK(pipe(ends) == 0);
     for (long i = 0; i < n; i++) {
         pthread_t thread;
         void *result = NULL;
-        CHECK(pthread_create(&thread, NULL, wait_for_ever, NULL) == 0);
+        CHECK(pthread_create(&thread, NULL, wait_for_ever, i / 2 % 2 ? ends : NULL) == 0);
         usleep(200); /* Not to wait for anything: so that most threads are in the system call. */
         CHECK(pthread_kill(thread, i % 2 ? SIGUSR1 : SIGUSR2) == 0);
         usleep(choose(&random) % 400); /* The same: at any moment of the report. */

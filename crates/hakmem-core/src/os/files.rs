@@ -1,0 +1,80 @@
+//! Calls for files and signals that are no cancellation points and leave errno alone. A report may
+//! be written in the middle of a call of the program that is a cancellation point.
+
+use super::SignalMask;
+use super::linux::syscall;
+use core::ffi::{CStr, c_int};
+
+/// What a call returned, or its error number.
+fn checked(result: isize) -> Result<usize, c_int> {
+    usize::try_from(result).map_err(|_| -result as c_int)
+}
+
+/// Opens a file. A new one has the rights 0600.
+pub fn open(name: &CStr, flags: c_int) -> Result<c_int, c_int> {
+    const HERE: usize = libc::AT_FDCWD as isize as usize;
+    let name = name.as_ptr().expose_provenance();
+    checked(syscall(libc::SYS_openat, [HERE, name, flags as usize, 0o600, 0, 0]))
+        .map(|fd| fd as c_int)
+}
+
+/// Closes a descriptor. The caller has it, and nobody uses it any more.
+pub fn close(fd: c_int) {
+    syscall(libc::SYS_close, [fd as usize, 0, 0, 0, 0, 0]);
+}
+
+/// Reads at most as much as `to` has room for.
+pub fn read(fd: c_int, to: &mut [u8]) -> Result<usize, c_int> {
+    let (at, len) = (to.as_mut_ptr().expose_provenance(), to.len());
+    checked(syscall(libc::SYS_read, [fd as usize, at, len, 0, 0, 0]))
+}
+
+/// Writes a part of `bytes`, or all. Returns how much.
+pub fn write_part(fd: c_int, bytes: &[u8]) -> Result<usize, c_int> {
+    let (at, len) = (bytes.as_ptr().expose_provenance(), bytes.len());
+    checked(syscall(libc::SYS_write, [fd as usize, at, len, 0, 0, 0]))
+}
+
+/// Waits until a descriptor takes more bytes, a second at most. True: it does.
+pub fn takes_more(fd: c_int) -> bool {
+    let mut wanted = libc::pollfd { fd, events: libc::POLLOUT, revents: 0 };
+    let at = (&raw mut wanted).expose_provenance();
+    // The calls that libc makes for its poll: not all systems have the first one.
+    #[cfg(target_arch = "x86_64")]
+    let result = syscall(libc::SYS_poll, [at, 1, 1000, 0, 0, 0]);
+    #[cfg(not(target_arch = "x86_64"))]
+    let result = {
+        let second: [usize; 2] = [1, 0];
+        let second = (&raw const second).expose_provenance();
+        syscall(libc::SYS_ppoll, [at, 1, second, 0, 0, 0])
+    };
+    result == 1
+}
+
+/// Takes those of `signals` that are pending, and drops them. The caller has blocked them.
+pub fn drop_pending(signals: SignalMask) {
+    let no_time = [0_usize; 2];
+    let set = (&raw const signals).expose_provenance();
+    let time = (&raw const no_time).expose_provenance();
+    let take = || syscall(libc::SYS_rt_sigtimedwait, [set, 0, time, size_of::<SignalMask>(), 0, 0]);
+    while take() > 0 {}
+}
+
+/// The signals that are pending.
+pub fn pending_signals() -> SignalMask {
+    let mut pending: SignalMask = 0;
+    let at = (&raw mut pending).expose_provenance();
+    syscall(libc::SYS_rt_sigpending, [at, size_of::<SignalMask>(), 0, 0, 0, 0]);
+    pending
+}
+
+/// Blocks `signals` for the calling thread. Returns the set that was blocked before. libc's
+/// function for that never blocks the signals that libc keeps for itself, but unblocks them.
+pub fn block_too(signals: SignalMask) -> SignalMask {
+    let mut old: SignalMask = 0;
+    let to = (&raw mut old).expose_provenance();
+    let new = (&raw const signals).expose_provenance();
+    let how = libc::SIG_BLOCK as usize;
+    syscall(libc::SYS_rt_sigprocmask, [how, new, to, size_of::<SignalMask>(), 0, 0]);
+    old
+}
