@@ -93,41 +93,63 @@ fn less_and_less() {
     assert_reserved(reserved() - HEAPS, bytes.unwrap(), true);
 }
 
+/// Maps of the test's own.
+struct Maps(Vec<*mut libc::c_void>);
+
+impl Maps {
+    /// As many as the kernel allows. None: it has room for any number of maps.
+    fn fill() -> Option<Self> {
+        let mut maps = Vec::with_capacity(1 << 20);
+        loop {
+            // Every other one has other rights, so that none are joined.
+            let rights = [libc::PROT_READ, libc::PROT_NONE][maps.len() % 2];
+            let private = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+            // SAFETY: a map of its own.
+            let next = unsafe { libc::mmap(std::ptr::null_mut(), 4096, rights, private, -1, 0) };
+            if next == libc::MAP_FAILED {
+                return Some(Self(maps));
+            }
+            maps.push(next);
+            if maps.len() == maps.capacity() {
+                println!("this kernel has room for any number of maps");
+                return None;
+            }
+        }
+    }
+
+    /// Unmaps one of them.
+    fn give(&mut self) {
+        // SAFETY: a map of 4096 bytes that this test made, and nothing refers to it.
+        unsafe { assert_eq!(libc::munmap(self.0.pop().unwrap(), 4096), 0) };
+    }
+}
+
 /// There are so many maps that the kernel makes one more, but does not divide it: then no
 /// reservation can be used, and all of it goes back.
 fn no_more_maps() {
-    // SAFETY: maps of their own. Every other one has other rights, so that none are joined.
-    let map = |readable| unsafe {
-        let rights = if readable {
-            libc::PROT_READ
-        } else {
-            libc::PROT_NONE
-        };
-        let private = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-        libc::mmap(std::ptr::null_mut(), 4096, rights, private, -1, 0)
-    };
-    let mut maps = Vec::with_capacity(1 << 20);
-    loop {
-        let next = map(maps.len() % 2 == 0);
-        if next == libc::MAP_FAILED {
-            break;
-        }
-        maps.push(next);
-        if maps.len() == maps.capacity() {
-            return println!("this kernel has room for any number of maps");
-        }
-    }
-    // SAFETY: the last one, which nobody uses.
-    assert_eq!(unsafe { libc::munmap(maps.pop().unwrap(), 4096) }, 0);
+    let Some(mut maps) = Maps::fill() else { return };
+    maps.give();
     let before = size();
     for _ in 0..3 {
         assert!(take(1).is_null() && take(3 * MIB).is_null());
         assert_eq!((reserved(), size()), (0, before));
     }
-    // SAFETY: each is a map of 4096 bytes that this test made, and nothing refers to it.
-    maps.into_iter()
-        .for_each(|map| unsafe { assert_eq!(libc::munmap(map, 4096), 0) });
+    while !maps.0.is_empty() {
+        maps.give();
+    }
     assert!(!take(1).is_null() && !take(3 * MIB).is_null());
+}
+
+/// Memory that joins what is in use needs no further map, in another group of segments neither.
+fn grows_without_a_map() {
+    const COUNT: usize = 3000;
+    let mut blocks = Vec::with_capacity(COUNT);
+    (0..300).for_each(|_| blocks.push(take(100_000)));
+    let Some(_maps) = Maps::fill() else { return };
+    while blocks.len() < COUNT {
+        blocks.push(take(100_000));
+        assert!(!blocks.last().unwrap().is_null(), "{} blocks", blocks.len());
+    }
 }
 
 /// What was never used goes, but for an eighth of the limit that is to come.
@@ -388,6 +410,14 @@ fn a_reservation_that_cannot_be_used_is_given_up() {
     alone(
         "a_reservation_that_cannot_be_used_is_given_up",
         no_more_maps,
+    );
+}
+
+#[test]
+fn the_heap_grows_where_there_is_no_further_map() {
+    alone(
+        "the_heap_grows_where_there_is_no_further_map",
+        grows_without_a_map,
     );
 }
 

@@ -188,8 +188,8 @@ int hakmem_profile_start(size_t interval);
 void hakmem_profile_stop(void);
 
 // Writes the heap profile to a file descriptor, in the form that `hakmem profile --file FILE` and
-// pprof read. Returns 0, or -1 if no profile was started, if there is no memory for it, or if not
-// all of it could be written.
+// pprof read. Returns 0, or -1 if no profile was started, if there is no memory for it, if another
+// thread is in a fork that takes a tenth of a second, or if not all of it could be written.
 int hakmem_profile_dump(int fd);
 
 // Reads the gauges. Costs about as much as hakmem_stats, for the sake of `allocated`. Allocates

@@ -256,8 +256,8 @@ pub extern "C" fn hakmem_profile_stop() {
 }
 
 /// Writes the heap profile to a file descriptor, in the form that `hakmem profile --file FILE` and
-/// pprof read. Returns 0, or -1 if no profile was started, if there is no memory for it, or if not
-/// all of it could be written.
+/// pprof read. Returns 0, or -1 if no profile was started, if there is no memory for it, if another
+/// thread is in a fork that takes a tenth of a second, or if not all of it could be written.
 #[unsafe(no_mangle)]
 pub extern "C" fn hakmem_profile_dump(fd: c_int) -> c_int {
     match profile::dump(profile::Event::Call, |text| out::write_all(fd, text)) {

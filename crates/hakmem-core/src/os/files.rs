@@ -37,18 +37,31 @@ pub fn write_part(fd: c_int, bytes: &[u8]) -> Result<usize, c_int> {
 
 /// Waits until a descriptor takes more bytes, a second at most. True: it does.
 pub fn takes_more(fd: c_int) -> bool {
+    const MS: u32 = 1000;
+    let begun = super::now_ms();
+    loop {
+        let left = MS.saturating_sub(super::age(super::now_ms(), begun));
+        let result = poll(fd, left);
+        if result != -(libc::EINTR as isize) || left == 0 {
+            return result == 1;
+        }
+    }
+}
+
+/// Waits until a descriptor takes more bytes, `ms` milliseconds at most. By the call that libc's
+/// poll makes: not all processors have the first one.
+fn poll(fd: c_int, ms: u32) -> isize {
     let mut wanted = libc::pollfd { fd, events: libc::POLLOUT, revents: 0 };
     let at = (&raw mut wanted).expose_provenance();
-    // The calls that libc makes for its poll: not all systems have the first one.
     #[cfg(target_arch = "x86_64")]
-    let result = syscall(libc::SYS_poll, [at, 1, 1000, 0, 0, 0]);
+    return syscall(libc::SYS_poll, [at, 1, ms as usize, 0, 0, 0]);
     #[cfg(not(target_arch = "x86_64"))]
-    let result = {
-        let second: [usize; 2] = [1, 0];
-        let second = (&raw const second).expose_provenance();
-        syscall(libc::SYS_ppoll, [at, 1, second, 0, 0, 0])
-    };
-    result == 1
+    {
+        // The system writes what is left of it.
+        let mut time = [ms as usize / 1000, ms as usize % 1000 * 1_000_000];
+        let time = (&raw mut time).expose_provenance();
+        syscall(libc::SYS_ppoll, [at, 1, time, 0, 0, 0])
+    }
 }
 
 /// Takes those of `signals` that are pending, and drops them. The caller has blocked them.
@@ -68,8 +81,9 @@ pub fn pending_signals() -> SignalMask {
     pending
 }
 
-/// Blocks `signals` for the calling thread. Returns the set that was blocked before. libc's
-/// function for that never blocks the signals that libc keeps for itself, but unblocks them.
+/// Blocks `signals` for the calling thread. Returns the set that was blocked before, for
+/// `restore_signals`. libc's function would restore it without the signals that libc keeps for
+/// itself, and so unblock them.
 pub fn block_too(signals: SignalMask) -> SignalMask {
     let mut old: SignalMask = 0;
     let to = (&raw mut old).expose_provenance();

@@ -1,6 +1,6 @@
 //! What the allocator asks of the operating system. The layers above make no system call of their
-//! own. The reports are an exception: they write and map through libc. `README.md` here says what a
-//! port has to provide.
+//! own. The reports are an exception: they map through libc, and ask it for figures. `README.md`
+//! here says what a port has to provide.
 //!
 //! | system | files |
 //! |---|---|

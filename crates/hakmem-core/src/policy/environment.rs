@@ -85,7 +85,10 @@ fn set_or_report(option: &[u8]) -> Reader {
             FROM_ENVIRONMENT.add(i);
         }
         Err(Error::AtStart) if name == "HARDENED" => {
-            report(format_args!("{PREFIX}{name}={value} ignored: the program has blocks of `low`"));
+            if !value.is_empty() {
+                let why = "the program has blocks of `low`";
+                report(format_args!("{PREFIX}{name}={value} ignored: {why}"));
+            }
         }
         // The module that reads it reports what is wrong with it.
         Err(Error::AtStart) => return Reader::Other,

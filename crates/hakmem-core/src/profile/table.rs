@@ -94,8 +94,8 @@ pub(super) static FORKS: AtomicU32 = AtomicU32::new(0);
 /// The token of the thread that holds the lock for its fork.
 #[unsafe(link_section = ".data.hakmem")]
 static FORKER: AtomicU32 = AtomicU32::new(0);
-/// A thread has waited in vain while a fork had the lock. Then no further one waits, until another
-/// fork has it.
+/// A thread has waited for a fork in vain. Then no further one waits, until the next fork begins or
+/// takes the lock.
 pub(super) static IS_LONG: AtomicBool = AtomicBool::new(false);
 
 /// Waits for the lock. None: a thread that forks has it, and may wait for a lock of libc's that the
@@ -125,7 +125,9 @@ fn wait_for_books(me: u32) -> Option<Guard<'static>> {
 /// the lock's holder may wait for the calling thread.
 pub fn before_fork() {
     let me = os::thread_token();
-    FORKS.fetch_add(1, Relaxed);
+    if FORKS.fetch_add(1, Relaxed) == 0 {
+        IS_LONG.store(false, Relaxed);
+    }
     if super::interval() != 0
         && !LOCK.is_held_by(me)
         && let Some(held) = (0..20).find_map(|_| LOCK.lock_within_as(me, 5))

@@ -359,10 +359,11 @@ pub unsafe fn configure(envp: *const *const c_char) {
 /// makes no system call whose answer it can do without. The caller says so before it installs the
 /// filter, and takes it back if that fails.
 pub fn set_filtered(filtered: bool) {
-    if filtered {
+    let is_first = filtered && !os::is_filtered();
+    os::set_filtered(filtered);
+    if is_first {
         arena::take_all_into_dumps();
     }
-    os::set_filtered(filtered);
 }
 
 /// The value of the last [`set_filtered`].

@@ -67,14 +67,15 @@ impl Arena {
         };
         let to = metas + (wanted * GROUP).min(self.segments.load(Relaxed)) * SEGMENT_META;
         let is_left_out = self.is_left_out.load(Relaxed) && !os::is_filtered();
-        let mut is_done = os::commit(from, to - from);
-        if !is_done && is_left_out {
+        if !os::commit(from, to - from) {
+            if !is_left_out {
+                return false;
+            }
             // Where the process may have no further map, the piece must join its neighbours.
             self.take_rest_into_dumps();
-            is_done = os::commit(from, to - from);
-        }
-        if !is_done {
-            return false;
+            if !os::commit(from, to - from) {
+                return false;
+            }
         }
         COMMITTED.fetch_add(to - from, Relaxed);
         if is_left_out {
@@ -121,15 +122,32 @@ impl Arena {
     fn take_rest_into_dumps(&self) {
         self.advise_rest(os::take_into_dumps);
     }
+
+    /// Takes them into core dumps, so that the process has fewer maps. False: that changes nothing.
+    /// The caller does not hold the lock.
+    #[cold]
+    pub(super) fn make_room_for_maps(&self) -> bool {
+        let _held = LOCK.lock();
+        let is_left_out = self.is_left_out.load(Relaxed) && !os::is_filtered();
+        if is_left_out {
+            self.take_rest_into_dumps();
+        }
+        is_left_out
+    }
 }
 
-/// Takes all of each arena into core dumps, for good: no call for that is made behind a filter,
-/// which comes now. Not if the lock is held for long: the caller may be a handler of its holder.
+/// Takes all of each arena into core dumps, for good, as the process is about to get a filter. If
+/// another thread keeps the lock for half a second, or a handler of the lock's holder calls this,
+/// what is not in use by now stays out of dumps.
 #[cold]
 pub fn take_all_into_dumps() {
-    let Some(_held) = LOCK.lock_patiently() else { return };
-    let left_out = |arena: &&Arena| arena.is_left_out.swap(true, Relaxed);
-    all().filter(left_out).for_each(Arena::take_rest_into_dumps);
+    if LOCK.is_held_by(os::thread_token()) {
+        return;
+    }
+    if let Some(_held) = LOCK.lock_patiently() {
+        let left_out = |arena: &&Arena| arena.is_left_out.swap(true, Relaxed);
+        all().filter(left_out).for_each(Arena::take_rest_into_dumps);
+    }
 }
 
 /// Words of an arena's summary for one row.

@@ -38,7 +38,8 @@
 //!     does not know what is resident, and writes zeros for the rest. Not from the first one on: a
 //!     program's filter may know the calls of its first block alone (`docs/c-abi.md`). A group that
 //!     comes into use is in dumps again before anyone owns a segment of it. If that fails, all
-//!     groups are. Before the process gets a filter that hakmem sees, all are, too, for good.
+//!     groups of the arena are. Before the process gets a filter that hakmem sees, those of all
+//!     arenas are, for good (`take_all_into_dumps` says when not).
 
 mod bits;
 mod find;

@@ -94,7 +94,8 @@ impl Arena {
                 return true;
             }
             let (at, len) = (self.slot_address(from * (SEGMENT / SLOT)), (to - from) * SEGMENT);
-            if !os::commit(at, len) {
+            let is_done = os::commit(at, len) || self.make_room_for_maps() && os::commit(at, len);
+            if !is_done {
                 REFUSED.store(true, Relaxed);
                 return false;
             }

@@ -270,8 +270,8 @@ fn prepare(wish: settings::Report<'_>, announced: bool) -> Option<Report> {
 /// What the handler of the report's signal writes.
 struct OnSignal;
 
-impl Reports for OnSignal {
-    /// It reads counters without a lock, formats them in memory of its own, and writes.
+// SAFETY: it reads counters without a lock, formats them in memory of its own, and writes.
+unsafe impl Reports for OnSignal {
     fn write() {
         // SAFETY: only `start` and `leave` write it, in constructors: `start` before it installs
         // this handler, `leave` with all signals blocked.

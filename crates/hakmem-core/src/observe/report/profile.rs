@@ -88,8 +88,8 @@ pub fn drop_files() {
 /// What the handler of the profile's signal writes.
 struct OnSignal;
 
-impl Reports for OnSignal {
-    /// It waits for no lock, because it may have interrupted the thread that holds it.
+// SAFETY: it waits for no lock, as it may have interrupted who has it, and allocates nothing.
+unsafe impl Reports for OnSignal {
     fn write() {
         // SAFETY: `write_at_once` uses the report's own file and memory alone, and does not unwind.
         unsafe { profile::dump_soon(write_at_once) };
