@@ -2,6 +2,8 @@
 
 use crate::common::filter::{sandbox, under};
 use crate::common::{Language, Link, compile, finish, library, preload, run, skipped};
+use std::io::Write;
+use std::os::fd::AsRawFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -311,6 +313,33 @@ fn a_lost_report_does_not_end_a_process_with_a_filter() {
         assert!(output.status.success(), "{kind}: {}", output.status);
         assert_eq!(text(&output), "done\n");
     }
+}
+
+/// A thread that is writing a report on a signal follows, too, although nobody reads the report.
+/// Who changes the rights waits for it.
+#[test]
+fn rights_change_beside_a_report_that_nobody_reads() {
+    let (_reader, writer) = std::io::pipe().expect("a pipe");
+    let flags = |flags: i32| {
+        // SAFETY: sets the flags of a descriptor that this function has.
+        let done = unsafe { libc::fcntl(writer.as_raw_fd(), libc::F_SETFL, flags) };
+        assert_eq!(done, 0);
+    };
+    flags(libc::O_NONBLOCK);
+    let is_full = |error: std::io::Error| error.kind() == std::io::ErrorKind::WouldBlock;
+    while !(&writer).write(&[0; 1]).is_err_and(is_full) {}
+    flags(0);
+    let mut command = Command::new(rights());
+    command
+        .arg("beside_a_report")
+        .env("LD_PRELOAD", &library().shared)
+        .env("HAKMEM_STATS", "json")
+        .env("HAKMEM_STATS_SIGNAL", "USR2")
+        .stdin(std::process::Stdio::null())
+        .stderr(writer.try_clone().expect("a descriptor"));
+    let output = command.output().expect("it runs");
+    assert!(output.status.success(), "{}", output.status);
+    assert_eq!(text(&output), "setgid(getgid()) = 0, errno 77\n");
 }
 
 /// What docs/c-abi.md lists for each feature is enough, where the library knows of no filter.

@@ -16,6 +16,7 @@
 #include <string.h>
 #include <sys/fsuid.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -174,6 +175,38 @@ static void all_threads(void) {
     }
 }
 
+/* A thread writes a report that nobody reads, in the handler of SIGUSR2. All threads change their group all the same. */
+static pid_t reporter;
+
+static void *report(void *unused) {
+    __atomic_store_n(&reporter, syscall(SYS_gettid), __ATOMIC_RELEASE);
+    CHECK(pthread_kill(pthread_self(), SIGUSR2) == 0);
+    return unused;
+}
+
+static void beside_a_report(void) {
+    pthread_t thread;
+    pid_t who;
+    CHECK(pthread_create(&thread, NULL, report, NULL) == 0);
+    while ((who = __atomic_load_n(&reporter, __ATOMIC_ACQUIRE)) == 0)
+        sched_yield();
+    /* Until it is in a call for a descriptor of the pipe: its number, and then its arguments. */
+    char path[64];
+    struct stat pipe, other = {0};
+    CHECK(fstat(STDERR_FILENO, &pipe) == 0);
+    snprintf(path, sizeof path, "/proc/self/task/%d/syscall", (int)who);
+    while (other.st_ino != pipe.st_ino) {
+        FILE *file = fopen(path, "r");
+        unsigned fd;
+        CHECK(file);
+        if (fscanf(file, "%*d 0x%x", &fd) == 1)
+            fstat((int)fd, &other);
+        fclose(file);
+    }
+    SAY(setgid(getgid()));
+    _exit(0);
+}
+
 /* The C library's own functions of these files, beside ours. */
 static void neighbours(void) {
     gid_t groups[100];
@@ -314,6 +347,7 @@ int main(int argc, char **argv) {
         {"in_a_child_of_vfork", in_a_child_of_vfork},
         {"in_a_handler", in_a_handler},
         {"all_threads", all_threads},
+        {"beside_a_report", beside_a_report},
         {"neighbours", neighbours},
         {"user_changes", user_changes},
         {"groups_change", groups_change},
