@@ -264,54 +264,6 @@ pub fn block_signals() -> SignalMask {
 /// Does nothing: see [`block_signals`].
 pub fn restore_signals(_: SignalMask) {}
 
-/// Reports write to files, and block signals meanwhile. There are no signals.
-#[cfg(feature = "reports")]
-mod files {
-    use super::SignalMask;
-    use core::ffi::{CStr, c_int};
-
-    fn checked(result: isize) -> Result<usize, c_int> {
-        // SAFETY: libc returns the address of the calling thread's errno.
-        usize::try_from(result).map_err(|_| unsafe { *libc::__errno_location() })
-    }
-
-    pub fn open(name: &CStr, flags: c_int) -> Result<c_int, c_int> {
-        // SAFETY: the path is a `CStr`.
-        checked(unsafe { libc::open(name.as_ptr(), flags, 0o600) } as isize).map(|fd| fd as c_int)
-    }
-
-    pub fn close(fd: c_int) {
-        // SAFETY: the caller has the descriptor.
-        unsafe { libc::close(fd) };
-    }
-
-    pub fn read(fd: c_int, to: &mut [u8]) -> Result<usize, c_int> {
-        // SAFETY: the bytes are those of `to`, which is writable.
-        checked(unsafe { libc::read(fd, to.as_mut_ptr().cast(), to.len()) })
-    }
-
-    pub fn write_part(fd: c_int, bytes: &[u8]) -> Result<usize, c_int> {
-        // SAFETY: the bytes are those of `bytes`, which is readable.
-        checked(unsafe { libc::write(fd, bytes.as_ptr().cast(), bytes.len()) })
-    }
-
-    pub fn takes_more(_: c_int) -> bool {
-        false
-    }
-
-    pub fn drop_pending(_: SignalMask) {}
-
-    pub fn pending_signals() -> SignalMask {
-        0
-    }
-
-    pub fn block_too(_: SignalMask) -> SignalMask {
-        0
-    }
-}
-#[cfg(feature = "reports")]
-pub use files::*;
-
 /// The token of the calling thread: above 0, and no other thread's while it lives.
 pub fn thread_token() -> u32 {
     static NEXT: AtomicU32 = AtomicU32::new(2);
