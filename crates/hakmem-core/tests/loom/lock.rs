@@ -60,56 +60,47 @@ fn trying_the_lock_leaves_its_holder_alone() {
     );
 }
 
-/// Two threads sleep until the lock is free, one of them for some time only. The holder releases
-/// the lock and takes it again. The sleeper that was woken finds it taken, and gives up. The other
-/// sleeper gets it nevertheless.
+/// Two threads sleep until the lock is free, one of them for some time only: thread 2, by `hasty`.
+/// The holder releases the lock and takes it again. The sleeper that was woken finds it taken, and
+/// gives up. The other sleeper gets it nevertheless.
+fn leaves_no_sleeper_behind(hasty: fn(&Lock)) {
+    let lock = Arc::new(Lock::new());
+    let held = lock.lock_as(1);
+    let patient = {
+        let lock = lock.clone();
+        thread::spawn(move || drop(lock.lock_as(3)))
+    };
+    let hasty = {
+        let lock = lock.clone();
+        thread::spawn(move || hasty(&lock))
+    };
+    drop(held);
+    drop(lock.try_lock_as(1));
+    hasty.join().unwrap();
+    patient.join().unwrap();
+    assert!(lock.try_lock_as(1).is_some(), "nobody has it");
+}
+
 #[test]
 fn who_gives_up_leaves_no_sleeper_behind() {
     check_within(
         3,
-        || {
-            let lock = Arc::new(Lock::new());
-            let held = lock.lock_as(1);
-            let patient = {
-                let lock = lock.clone();
-                thread::spawn(move || drop(lock.lock_as(3)))
-            };
-            let hasty = {
-                let lock = lock.clone();
-                thread::spawn(move || drop(lock.lock_within_as(2, 1)))
-            };
-            drop(held);
-            drop(lock.try_lock_as(1));
-            hasty.join().unwrap();
-            patient.join().unwrap();
-        },
+        || leaves_no_sleeper_behind(|lock| drop(lock.lock_within_as(2, 1))),
         &["LockGivesUpUnmarked"],
     );
 }
 
-/// The same of a waiter that is told that the process ends: it tries once more, and either takes
-/// the lock or leaves it to the others.
+/// A waiter that is told that the process ends tries once more, and either takes the lock or leaves
+/// it to the others.
 #[test]
 fn who_is_told_of_the_end_leaves_no_sleeper_behind() {
     check_within(
         3,
         || {
-            let lock = Arc::new(Lock::new());
-            let held = lock.lock_as(1);
-            let patient = {
-                let lock = lock.clone();
-                thread::spawn(move || drop(lock.lock_as(3)))
-            };
-            let told = {
-                let lock = lock.clone();
+            leaves_no_sleeper_behind(|lock| {
                 let asked = Cell::new(false);
-                thread::spawn(move || drop(lock.lock_unless(2, || asked.replace(true))))
-            };
-            drop(held);
-            drop(lock.try_lock_as(1));
-            told.join().unwrap();
-            patient.join().unwrap();
-            assert!(lock.try_lock_as(1).is_some(), "nobody has it");
+                drop(lock.lock_unless(2, || asked.replace(true)));
+            });
         },
         &["LockGivesUpUnmarked"],
     );
