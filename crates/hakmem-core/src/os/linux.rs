@@ -77,13 +77,11 @@ pub fn populate(at: usize, len: usize) -> bool {
 
 /// Leaves a reserved range out of core dumps. A debugger that dumps the process would else write
 /// zeros for all of it.
-#[unsafe(link_section = ".text.hot.hakmem")]
 pub fn leave_out_of_dumps(at: usize, len: usize) -> bool {
     advise(at, len, libc::MADV_DONTDUMP as usize)
 }
 
-/// Takes a committed range into core dumps again. The kernel then joins it with its neighbours.
-#[unsafe(link_section = ".text.hot.hakmem")]
+/// Takes a range into core dumps again. The kernel may then join it with its neighbours.
 pub fn take_into_dumps(at: usize, len: usize) -> bool {
     advise(at, len, libc::MADV_DODUMP as usize)
 }

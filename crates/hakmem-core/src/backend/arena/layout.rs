@@ -89,9 +89,7 @@ impl Arena {
         self.top.store(wanted, Release);
         true
     }
-}
 
-impl Arena {
     /// The first segment of group `from`, and how many segments lie between it and group `to`.
     fn between(&self, from: usize, to: usize) -> (usize, usize) {
         let first = from * GROUP;
