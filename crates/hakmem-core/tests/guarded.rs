@@ -3,8 +3,10 @@
 
 use crate::oracle;
 
-use hakmem_core::{Hakmem, c, options};
-use oracle::{Block, C, FrontEnd, Oracle, Random, Ranges, Rust, in_child, share};
+use hakmem_core::stats::Snapshot;
+use hakmem_core::{Hakmem, c, options, profile};
+use oracle::plain::{free, take};
+use oracle::{Block, C, FrontEnd, Oracle, Random, Ranges, Rust, alone, elsewhere, in_child, share};
 use std::alloc::{GlobalAlloc, Layout};
 
 fn layout(size: usize) -> Layout {
@@ -110,5 +112,71 @@ fn a_block_that_grows_in_its_class_has_the_bytes_of_the_new_request() {
             }
         }
         assert!(guarded > 0, "no block was guarded");
+    });
+}
+
+/// Runs `f`, and returns how many refills of the class for `size` bytes that took.
+fn refills(size: usize, f: impl FnOnce()) -> u64 {
+    let refills = || {
+        let snapshot = Snapshot::take();
+        let class = snapshot.classes().find(|class| class.size >= size as u64);
+        class.expect("a class").refills()
+    };
+    let before = refills();
+    f();
+    refills() - before
+}
+
+/// Allocates 100 blocks of `size` bytes, half of them at once, and each other one after the free of
+/// one. Returns how many refills that took.
+fn refills_of_100(size: usize) -> u64 {
+    refills(size, || {
+        let blocks: Vec<_> = (0..50).map(|_| take(size)).collect();
+        for block in blocks {
+            free(block);
+            free(take(size));
+        }
+    })
+}
+
+/// A thread that shares pages keeps blocks of them on its lists, too.
+#[test]
+fn behind_a_filter_lists_keep_shared_blocks() {
+    alone("behind_a_filter_lists_keep_shared_blocks", || {
+        c::set_filtered(true);
+        options::set("SHARED_FROM_HEAPS", "1").unwrap();
+        options::set("GUARD_SAMPLE", "2").unwrap();
+        free(take(48));
+        elsewhere(|| {
+            let refills = refills(32, || (0..100).for_each(|_| free(take(32))));
+            assert!(refills <= 2, "{refills} refills");
+        });
+    });
+}
+
+/// A filter may end the process for a call that only guards make. So no list ends for one, and only
+/// the profile takes samples.
+#[test]
+fn behind_a_filter_lists_serve_as_ever() {
+    alone("behind_a_filter_lists_serve_as_ever", || {
+        c::set_filtered(true);
+        options::set("GUARD_SAMPLE", "2").unwrap();
+        for (size, most) in [(100, 20), (2000, 40)] {
+            let refills = refills_of_100(size);
+            assert!(refills <= most, "{refills} refills for {size} bytes");
+        }
+        assert!(profile::start(1));
+        for size in [104, 2004] {
+            refills_of_100(size); // What is on lists is no sample.
+            assert!(refills_of_100(size) >= 90, "{size} bytes");
+        }
+        profile::stop();
+        for (size, most) in [(100, 20), (2000, 40)] {
+            let refills = refills_of_100(size);
+            assert!(
+                refills <= most,
+                "{refills} refills for {size} bytes, after the profile"
+            );
+        }
     });
 }

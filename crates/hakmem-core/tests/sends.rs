@@ -5,7 +5,7 @@
 
 use crate::oracle;
 
-use hakmem_core::{options, stats};
+use hakmem_core::{c, options, stats};
 use oracle::{Block, Oracle, Ranges, Rust, alone, elsewhere, free_all, layout};
 use std::sync::{Barrier, Mutex};
 use std::thread;
@@ -98,117 +98,142 @@ fn who_frees_for_many_sends_less_often() {
 
 /// Blocks above 1 KiB that another thread allocated stay with the thread that frees them, and go
 /// home when it has no use for them.
+fn larger_blocks() {
+    let ranges = Ranges::default();
+    let mut oracle = Oracle::new(Rust, &ranges, 23);
+    let first = oracle.alloc(layout(48));
+    for (size, kept) in [(1100, 6), (2000, 4), (5000, 2), (16_000, 2), (60_000, 2)] {
+        let of_another = || {
+            elsewhere(|| {
+                let mut oracle = Oracle::new(Rust, &ranges, 24);
+                (0..8)
+                    .map(|_| oracle.alloc(layout(size)))
+                    .collect::<Vec<_>>()
+            })
+        };
+        let sent = own().blocks_sent;
+        free_all(&ranges, of_another());
+        assert_eq!(
+            own().blocks_sent - sent,
+            8,
+            "a thread that only frees keeps nothing of {size} bytes"
+        );
+        // Its list was full, and is empty now: so it becomes longer.
+        let mine = oracle.alloc(layout(size));
+        let theirs = of_another();
+        let places: Vec<_> = theirs.iter().map(Block::address).collect();
+        let sent = own().blocks_sent;
+        free_all(&ranges, theirs);
+        assert_eq!(own().blocks_sent - sent, 8 - kept, "of {size} bytes");
+        // The first ones found room, and the last of them comes first.
+        let again: Vec<_> = (0..kept).map(|_| oracle.alloc(layout(size))).collect();
+        let places = places[..kept as usize].iter().rev();
+        assert!(
+            again.iter().map(Block::address).eq(places.copied()),
+            "of {size} bytes"
+        );
+        free_all(&ranges, again);
+        free_all(&ranges, vec![mine]);
+    }
+    free_all(&ranges, vec![first]);
+    hakmem_core::thread_idle();
+    hakmem_core::purge_all();
+    assert_eq!(stats::process().live_bytes_upper_bound, 0, "all went home");
+}
+
 #[test]
 #[cfg_attr(
     feature = "hardened",
     ignore = "exact figures and places of blocks without tags, of which none waits after its free"
 )]
 fn larger_blocks_of_others_are_allocated_again() {
-    alone("larger_blocks_of_others_are_allocated_again", || {
-        let ranges = Ranges::default();
-        let mut oracle = Oracle::new(Rust, &ranges, 23);
-        let first = oracle.alloc(layout(48));
-        for (size, kept) in [(1100, 6), (2000, 4), (5000, 2), (16_000, 2), (60_000, 2)] {
-            let of_another = || {
-                elsewhere(|| {
-                    let mut oracle = Oracle::new(Rust, &ranges, 24);
-                    (0..8)
-                        .map(|_| oracle.alloc(layout(size)))
-                        .collect::<Vec<_>>()
-                })
-            };
-            let sent = own().blocks_sent;
-            free_all(&ranges, of_another());
-            assert_eq!(
-                own().blocks_sent - sent,
-                8,
-                "a thread that only frees keeps nothing of {size} bytes"
-            );
-            // Its list was full, and is empty now: so it becomes longer.
-            let mine = oracle.alloc(layout(size));
-            let theirs = of_another();
-            let places: Vec<_> = theirs.iter().map(Block::address).collect();
-            let sent = own().blocks_sent;
-            free_all(&ranges, theirs);
-            assert_eq!(own().blocks_sent - sent, 8 - kept, "of {size} bytes");
-            // The first ones found room, and the last of them comes first.
-            let again: Vec<_> = (0..kept).map(|_| oracle.alloc(layout(size))).collect();
-            let places = places[..kept as usize].iter().rev();
-            assert!(
-                again.iter().map(Block::address).eq(places.copied()),
-                "of {size} bytes"
-            );
-            free_all(&ranges, again);
-            free_all(&ranges, vec![mine]);
-        }
-        free_all(&ranges, vec![first]);
-        hakmem_core::thread_idle();
-        hakmem_core::purge_all();
-        assert_eq!(stats::process().live_bytes_upper_bound, 0, "all went home");
-    });
+    alone("larger_blocks_of_others_are_allocated_again", larger_blocks);
 }
 
 /// A thread whose batches have one block each keeps small blocks of others on its list, if that has
 /// a block. It sends those of one page.
+fn scattered_blocks() {
+    let ranges = Ranges::default();
+    let mut oracle = Oracle::new(Rust, &ranges, 25);
+    let first = oracle.alloc(layout(40));
+    // The bytes of a block, how many of one page follow each other, and whether the thread
+    // keeps them.
+    for (size, run, is_kept) in [
+        (320, 3, false),
+        (256, 1, true),
+        (1024, 1, true),
+        (48, 1, false),
+    ] {
+        let mut theirs = elsewhere(|| scattered(&ranges, 26, size));
+        if run > 1 {
+            // Of `run` blocks of each page, those of one page follow each other.
+            for blocks in theirs.chunks_mut(run * PAGES) {
+                blocks.sort_by_key(|block| block.address() / (64 << 10));
+            }
+        }
+        let mut free = |count: usize| {
+            let before = own().blocks_sent;
+            let blocks: Vec<_> = theirs.drain(..count).collect();
+            let places: Vec<_> = blocks.iter().map(Block::address).collect();
+            free_all(&ranges, blocks);
+            (own().blocks_sent - before, places)
+        };
+        let count = 3 * PAGES;
+        assert_eq!(
+            free(count).0,
+            count as u64,
+            "its list of {size} bytes is empty"
+        );
+        let mine = oracle.alloc(layout(size));
+        // The list was empty: so it takes none of the next frees, a quarter of 48 KiB.
+        free((12 << 10) / size * run + 4);
+        let (sent, places) = free(8);
+        let again: Vec<_> = places.iter().map(|_| oracle.alloc(layout(size))).collect();
+        if is_kept {
+            assert_eq!(sent, 0, "{size} bytes");
+            let again = again.iter().map(Block::address);
+            assert!(again.eq(places.into_iter().rev()), "{size} bytes");
+        } else {
+            assert_eq!(sent, 8, "{size} bytes");
+        }
+        free_all(&ranges, again);
+        free_all(&ranges, theirs);
+        free_all(&ranges, vec![mine]);
+    }
+    free_all(&ranges, vec![first]);
+    hakmem_core::thread_idle();
+    hakmem_core::purge_all();
+    assert_eq!(stats::process().live_bytes_upper_bound, 0, "all went home");
+}
+
 #[test]
 #[cfg_attr(
     feature = "hardened",
     ignore = "exact figures and places of blocks without tags, of which none waits after its free"
 )]
 fn scattered_blocks_of_others_are_allocated_again() {
-    alone("scattered_blocks_of_others_are_allocated_again", || {
-        let ranges = Ranges::default();
-        let mut oracle = Oracle::new(Rust, &ranges, 25);
-        let first = oracle.alloc(layout(40));
-        // The bytes of a block, how many of one page follow each other, and whether the thread
-        // keeps them.
-        for (size, run, is_kept) in [
-            (320, 3, false),
-            (256, 1, true),
-            (1024, 1, true),
-            (48, 1, false),
-        ] {
-            let mut theirs = elsewhere(|| scattered(&ranges, 26, size));
-            if run > 1 {
-                // Of `run` blocks of each page, those of one page follow each other.
-                for blocks in theirs.chunks_mut(run * PAGES) {
-                    blocks.sort_by_key(|block| block.address() / (64 << 10));
-                }
-            }
-            let mut free = |count: usize| {
-                let before = own().blocks_sent;
-                let blocks: Vec<_> = theirs.drain(..count).collect();
-                let places: Vec<_> = blocks.iter().map(Block::address).collect();
-                free_all(&ranges, blocks);
-                (own().blocks_sent - before, places)
-            };
-            let count = 3 * PAGES;
-            assert_eq!(
-                free(count).0,
-                count as u64,
-                "its list of {size} bytes is empty"
-            );
-            let mine = oracle.alloc(layout(size));
-            // The list was empty: so it takes none of the next frees, a quarter of 48 KiB.
-            free((12 << 10) / size * run + 4);
-            let (sent, places) = free(8);
-            let again: Vec<_> = places.iter().map(|_| oracle.alloc(layout(size))).collect();
-            if is_kept {
-                assert_eq!(sent, 0, "{size} bytes");
-                let again = again.iter().map(Block::address);
-                assert!(again.eq(places.into_iter().rev()), "{size} bytes");
-            } else {
-                assert_eq!(sent, 8, "{size} bytes");
-            }
-            free_all(&ranges, again);
-            free_all(&ranges, theirs);
-            free_all(&ranges, vec![mine]);
-        }
-        free_all(&ranges, vec![first]);
-        hakmem_core::thread_idle();
-        hakmem_core::purge_all();
-        assert_eq!(stats::process().live_bytes_upper_bound, 0, "all went home");
-    });
+    alone(
+        "scattered_blocks_of_others_are_allocated_again",
+        scattered_blocks,
+    );
+}
+
+/// Behind a filter no block gets a guarded place, so the lists keep blocks of others as ever.
+#[test]
+#[cfg_attr(
+    feature = "hardened",
+    ignore = "exact figures and places of blocks without tags, of which none waits after its free"
+)]
+fn behind_a_filter_blocks_of_others_are_allocated_again() {
+    alone(
+        "behind_a_filter_blocks_of_others_are_allocated_again",
+        || {
+            c::set_filtered(true);
+            options::set("GUARD_SAMPLE", "2").unwrap();
+            larger_blocks();
+            elsewhere(scattered_blocks);
+        },
+    );
 }
 
 /// The pages of scattered blocks.

@@ -139,10 +139,17 @@ pub fn after_fork() {
     stack::after_fork();
 }
 
-/// True if allocations are sampled. The hardened build checks each block instead.
+/// True if the option asks for samples. The hardened build checks each block instead.
 #[inline(always)]
 pub fn is_on() -> bool {
     every() != 0
+}
+
+/// True if samples get places. A filter may end the process for a call that only guards make, so
+/// there are no samples behind one.
+#[inline(always)]
+pub fn is_at_work() -> bool {
+    is_on() && !os::is_filtered()
 }
 
 /// About one in so many allocations is a sample; 0: none.
@@ -221,8 +228,7 @@ fn period() -> u32 {
 /// How many of the next `count` blocks come before the first one that is due, if each is due by
 /// chance. None: no one is.
 pub fn next_due(count: u64) -> Option<u64> {
-    // A filter may end the process for a call that only guards make.
-    if !is_on() || os::is_filtered() || !may_come() {
+    if !is_at_work() || !may_come() {
         return None;
     }
     let every = u64::from(every().max(1));

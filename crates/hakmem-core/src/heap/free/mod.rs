@@ -157,7 +157,7 @@ impl Heap {
     #[must_use]
     pub unsafe fn keep_remote(&self, page: &Meta, owner: *mut Owner, block: *mut Block) -> bool {
         // In the hardened build, links lead to the same segment. Samples cut lists.
-        if harden::ON || profile::is_on() || guard::is_on() || self.home.is_far(page) {
+        if harden::ON || profile::is_on() || guard::is_at_work() || self.home.is_far(page) {
             return false;
         }
         let class = usize::from(page.class.get());

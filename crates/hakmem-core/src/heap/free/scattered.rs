@@ -68,7 +68,7 @@ impl Heap {
         if !self.outgoing.is_scattered()
             || harden::ON
             || profile::is_on()
-            || guard::is_on()
+            || guard::is_at_work()
             || self.home.is_far(page)
         {
             return false;

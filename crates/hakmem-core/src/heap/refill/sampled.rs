@@ -1,5 +1,5 @@
 //! Refills while the heap profile or sampled guards are on: a list ends where a sample is due
-//! (`profile`, `guard`).
+//! (`profile`, `guard`). Behind a filter only the profile has samples.
 
 use crate::backend::arena::SLOT;
 use crate::backend::check;
@@ -50,11 +50,12 @@ impl Heap {
     /// [`Heap::refill`] while allocations are sampled.
     #[inline(never)]
     pub(in crate::heap) fn refill_sampled(&self, class: usize, request: usize) -> Option<Found> {
-        // A filter may end the process for a call that only guards make.
-        if guard::is_on() && !os::is_filtered() {
+        if guard::is_at_work() {
             self.guard_or_cut(class, request)
-        } else {
+        } else if profile::is_on() {
             self.refill_profiled(class)
+        } else {
+            self.refill_unsampled(class)
         }
     }
 
@@ -200,12 +201,16 @@ impl Heap {
     /// there without a check for a sample.
     #[inline(always)]
     pub(in crate::heap) fn may_keep(&self, class: usize) -> bool {
+        let (is_profiled, is_guarded) = (profile::is_on(), guard::is_at_work());
+        if !is_profiled && !is_guarded {
+            return true; // Guards are on behind a filter.
+        }
         // SAFETY: the pointer is null or that of a sampler, which is never freed.
         match unsafe { self.sampler.get().as_ref() } {
             Some(sampler) => {
                 let handed = self.handed(class);
-                (!profile::is_on() || sampler.left(class, handed) > 0)
-                    && (!guard::is_on() || sampler.guards.left(class, handed) > 0)
+                (!is_profiled || sampler.left(class, handed) > 0)
+                    && (!is_guarded || sampler.guards.left(class, handed) > 0)
             }
             None => false, // The next refill makes the sampler.
         }

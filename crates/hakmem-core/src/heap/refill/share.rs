@@ -196,7 +196,7 @@ impl Heap {
     /// The block is live, of `page`, and the caller's to free. The calling thread holds this heap.
     unsafe fn keep_shared(&self, page: &Meta, block: *mut Block) -> bool {
         // In the hardened build, links lead to the same segment. Samples cut lists.
-        if harden::ON || profile::is_on() || guard::is_on() {
+        if harden::ON || profile::is_on() || guard::is_at_work() {
             return false;
         }
         check::check_start(block, page);
