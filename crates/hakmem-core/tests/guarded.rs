@@ -115,6 +115,42 @@ fn a_block_that_grows_in_its_class_has_the_bytes_of_the_new_request() {
     });
 }
 
+/// Allocates `count` blocks of `size` bytes, of which five live at a time. Returns how many were
+/// guarded. `size` is not that of a class.
+fn guarded_of(count: usize, size: usize) -> usize {
+    let (mut guarded, mut blocks) = (0, [std::ptr::null_mut(); 5]);
+    for i in 0..count {
+        let p = take(size);
+        // SAFETY: the block is live.
+        guarded += usize::from(unsafe { c::usable_size(p) } == size);
+        free(std::mem::replace(&mut blocks[i % 5], p));
+    }
+    blocks.into_iter().for_each(free);
+    guarded
+}
+
+/// 400 are to be expected, with a deviation of 12. The option is off meanwhile, and takes up its
+/// old value.
+#[test]
+fn one_block_in_so_many_is_guarded() {
+    for size in [100, 1100, 5000] {
+        in_child(|| {
+            for _ in 0..3 {
+                options::set("GUARD_SAMPLE", "50").unwrap();
+                let guarded = guarded_of(20_000, size);
+                assert!(
+                    (320..480).contains(&guarded),
+                    "{guarded} blocks of {size} bytes"
+                );
+                options::set("GUARD_SAMPLE", "0").unwrap();
+                // What is on the list may have been cut for a sample.
+                guarded_of(1000, size);
+                assert_eq!(guarded_of(1000, size), 0, "{size} bytes");
+            }
+        });
+    }
+}
+
 /// Runs `f`, and returns how many refills of the class for `size` bytes that took.
 fn refills(size: usize, f: impl FnOnce()) -> u64 {
     let refills = || {

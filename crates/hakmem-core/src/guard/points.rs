@@ -57,7 +57,7 @@ impl Points {
     }
 
     /// Blocks of `class` before the next sample. 0: the next block is one, or points are to be
-    /// drawn.
+    /// drawn. After a list that went `n` blocks beyond the sample this is `WRAP - n`.
     #[inline]
     pub fn left(&self, class: usize, handed: u32) -> u32 {
         if self.is_current() { self.distance(class, handed) } else { 0 }
@@ -67,12 +67,28 @@ impl Points {
         self.due_at[class].get().wrapping_sub(handed) % WRAP
     }
 
-    /// True if the next block of `class` is a sample.
+    /// True if the next block of `class` is known to be no sample. Else `is_due` must see it.
+    #[inline]
+    pub fn is_ahead(&self, class: usize, handed: u32) -> bool {
+        (1..self.beyond()).contains(&self.left(class, handed))
+    }
+
+    /// No point is drawn so far ahead. So a point at this distance or a larger one was passed.
+    fn beyond(&self) -> u32 {
+        self.every.get().max(1).saturating_mul(2)
+    }
+
+    /// True if the next block of `class` is a sample. The caller allocates that block next: no list
+    /// that went beyond a sample is still to be cut. So a point that was passed, while the option
+    /// was 0 or behind a filter, is drawn anew.
     pub fn is_due(&self, class: usize, handed: impl Fn(usize) -> u32) -> bool {
         if !self.is_current() {
             self.run.set(RUN.load(Relaxed));
             self.every.set(policy::GUARD_SAMPLE.get());
             (0..CLASSES).for_each(|class| self.draw(class, handed(class)));
+        }
+        if self.distance(class, handed(class)) >= self.beyond() {
+            self.draw(class, handed(class));
         }
         self.distance(class, handed(class)) == 0
     }
@@ -88,6 +104,7 @@ impl Points {
 mod tests {
     extern crate std;
     use super::*;
+    use crate::testing::in_child;
 
     #[test]
     fn one_block_in_so_many_is_a_sample() {
@@ -112,5 +129,41 @@ mod tests {
         after_fork();
         assert_eq!(points.left(7, handed + 5), 0, "counts begin anew");
         policy::GUARD_SAMPLE.set(0);
+    }
+
+    #[test]
+    fn points_that_were_passed_are_drawn_anew() {
+        in_child(|| {
+            policy::GUARD_SAMPLE.set(100);
+            let points = Points::new();
+            points.is_due(7, |_| 0);
+            // The option was 0 for so many blocks.
+            let mut handed = 300;
+            assert!(!points.is_ahead(7, handed));
+            while !points.is_due(7, |_| handed) {
+                assert!(points.is_ahead(7, handed));
+                handed += 1;
+                assert!(handed < 500, "no sample in 200 blocks");
+            }
+            // A list that went beyond the sample is cut by this distance.
+            assert_eq!(points.left(7, handed + 20), WRAP - 20);
+            assert_eq!(points.left(7, handed), 0);
+        });
+    }
+
+    /// The farthest point is ahead, and the caller may have refused a sample just before.
+    #[test]
+    fn points_that_are_far_ahead_stay() {
+        in_child(|| {
+            for every in [1, 100, 1 << 30] {
+                policy::GUARD_SAMPLE.set(every);
+                let points = Points::new();
+                points.is_due(7, |_| 0);
+                points.due_at[7].set(2 * every - 1);
+                assert!(points.is_ahead(7, 0), "{every}");
+                assert!(!points.is_due(7, |_| 0), "{every}");
+                assert_eq!(points.left(7, 0), 2 * every - 1);
+            }
+        });
     }
 }

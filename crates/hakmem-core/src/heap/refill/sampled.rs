@@ -210,7 +210,7 @@ impl Heap {
             Some(sampler) => {
                 let handed = self.handed(class);
                 (!is_profiled || sampler.left(class, handed) > 0)
-                    && (!is_guarded || sampler.guards.left(class, handed) > 0)
+                    && (!is_guarded || sampler.guards.is_ahead(class, handed))
             }
             None => false, // The next refill makes the sampler.
         }
