@@ -140,13 +140,19 @@ fn static_address_sanitizer_finds_errors() {
 }
 
 /// hakmem serves the program. So the sanitizer does not see that a block was freed.
+///
+/// Nor does it see the atomics through which memory of an ended thread passes to another one: now
+/// and then it reports a race that is none. A report does not change the exit status here.
 #[test]
 fn thread_sanitizer_beside_hakmem() {
     let Some(program) = sanitized(&["-fsanitize=thread"]) else {
         return;
     };
     for argument in ["ok", "after"] {
-        under(&program, argument).assert_served();
+        let mut command = Command::new(&program);
+        let reports = preload(&mut command);
+        command.arg(argument).env("TSAN_OPTIONS", "exitcode=0");
+        Run::of(&mut command, &reports).assert_served();
     }
 }
 
