@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{self, Read, Seek};
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 /// A child that has ended.
@@ -70,45 +70,72 @@ impl Capture {
     }
 }
 
-/// Runs a command to its end.
+/// A child at work.
+#[derive(Debug)]
+pub struct Running<'a> {
+    /// The process, for its pipes and its id. It is reaped by [`end`](Self::end) alone.
+    pub child: Child,
+    begun: Instant,
+    command: &'a Command,
+}
+
+/// Starts a command, with the memory of the host ready for it.
 ///
 /// The child is made by fork, not by vfork or `posix_spawn`: those lend it the memory of this
 /// process until it calls exec, and then the kernel would count *our* peak as the least peak of the
 /// child.
-pub fn run(command: &mut Command) -> io::Result<Finished> {
-    host::touch()?;
+pub fn start(command: &mut Command) -> io::Result<Running<'_>> {
+    host::touch_for(command)?;
     // SAFETY: the closure does nothing; that there is one makes the standard library fork.
     unsafe { command.pre_exec(|| Ok(())) };
-    let start = Instant::now();
+    let begun = Instant::now();
     let child = command.spawn()?;
-    let mut status = 0;
-    // SAFETY: rusage is plain data, for which zeroes are a value.
-    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
-    loop {
-        // SAFETY: both pointers are to live variables. `child` is not waited for elsewhere, so the
-        // id is still its own.
-        let reaped = unsafe {
-            libc::wait4(
-                child.id() as libc::pid_t,
-                &raw mut status,
-                0,
-                &raw mut usage,
-            )
-        };
-        if reaped >= 0 {
-            break;
-        }
-        let error = io::Error::last_os_error();
-        if error.kind() != io::ErrorKind::Interrupted {
-            return Err(error);
-        }
-    }
-    let wall = start.elapsed();
-    Ok(Finished {
-        status: ExitStatus::from_raw(status),
-        wall,
-        usage: usage.into(),
+    Ok(Running {
+        child,
+        begun,
+        command,
     })
+}
+
+/// Runs a command to its end.
+pub fn run(command: &mut Command) -> io::Result<Finished> {
+    start(command)?.end()
+}
+
+impl Running<'_> {
+    /// Waits for its end, and notes its peak memory for the next run of the command.
+    pub fn end(self) -> io::Result<Finished> {
+        let mut status = 0;
+        // SAFETY: rusage is plain data, for which zeroes are a value.
+        let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+        loop {
+            // SAFETY: both pointers are to live variables. `child` is not waited for elsewhere, so
+            // the id is still its own.
+            let reaped = unsafe {
+                libc::wait4(
+                    self.child.id() as libc::pid_t,
+                    &raw mut status,
+                    0,
+                    &raw mut usage,
+                )
+            };
+            if reaped >= 0 {
+                break;
+            }
+            let error = io::Error::last_os_error();
+            if error.kind() != io::ErrorKind::Interrupted {
+                return Err(error);
+            }
+        }
+        let wall = self.begun.elapsed();
+        let usage = Usage::from(usage);
+        host::note_peak(self.command, usage.max_rss_kib);
+        Ok(Finished {
+            status: ExitStatus::from_raw(status),
+            wall,
+            usage,
+        })
+    }
 }
 
 impl From<libc::rusage> for Usage {

@@ -10,7 +10,8 @@ use std::process::ExitCode;
 #[command(version)]
 struct Arguments<Task: Subcommand> {
     /// Touch so many MiB before each measured run, so that the host of a virtual machine has them
-    /// ready [default: none]
+    /// ready; or as many as the same run took before, if that is more, so that a first round may be
+    /// slow [default: none]
     #[arg(
         long,
         global = true,

@@ -1,8 +1,7 @@
 //! The parent's side of a probe of memory: looks at a process from outside, at fixed times.
 
 use super::stage::Stage;
-use crate::child::{Capture, ending};
-use crate::host;
+use crate::child::{self, Capture, ending};
 use std::fs;
 use std::io::{self, Write};
 use std::os::fd::AsRawFd;
@@ -35,14 +34,13 @@ pub fn watch(command: &mut Command, idle: Duration) -> Result<Seen, String> {
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(errors.stdio().map_err(|e| e.to_string())?);
-    host::touch().map_err(|e| e.to_string())?;
-    let mut child = command.spawn().map_err(|e| e.to_string())?;
-    let seen = follow(&mut child, idle);
+    let mut running = child::start(command).map_err(|e| e.to_string())?;
+    let seen = follow(&mut running.child, idle);
     if seen.is_err() {
         // It may have ended already, which is no error.
-        let _ = child.kill();
+        let _ = running.child.kill();
     }
-    let status = child.wait().map_err(|e| e.to_string())?;
+    let status = running.end().map_err(|e| e.to_string())?.status;
     match seen {
         Ok(seen) if status.success() => Ok(seen),
         Ok(_) => Err(ending(status)),
