@@ -53,8 +53,8 @@ const PLACES: &[(&str, u64)] = &[
 /// Behind what most of [`PLACES`] names: the group, the heaps, the metadata of four segments, an
 /// arena, and the row of its groups that are used as a whole.
 const GROUP: u64 = 624;
-const HEAPS: [u64; 2] = [640, 896];
-const METAS: u64 = 1152;
+const HEAPS: [u64; 2] = [640, 936];
+const METAS: u64 = 1232;
 const META: u64 = 48;
 const ARENAS: u64 = METAS + 4 * 32 * META;
 const FULL: u64 = ARENAS + 48;
@@ -67,7 +67,11 @@ const NUMBERS: &[(&str, u64)] = &[
     ("slot_bytes", 64 << 10),
     ("segment_bytes", 2 << 20),
     ("meta_bytes", META),
-    ("heap_bytes", 256),
+    ("heap_bytes", 296),
+    ("first_long", 1),
+    ("list_bytes", 16),
+    ("list.until_slow", 8),
+    ("list.most", 12),
     ("arena_bytes", 48),
     ("group_bytes", 8),
     ("before_bytes", 24),
@@ -105,7 +109,8 @@ const NUMBERS: &[(&str, u64)] = &[
     ("before.blocks", 0),
     ("before.pages", 8),
     ("heap.next", 0),
-    ("heap.lists", 8),
+    ("heap.lists", 256),
+    ("heap.reused", 288),
     ("heap.existing", 24),
     ("heap.events", 40),
     ("heap.moved", 112),
@@ -126,7 +131,7 @@ const NUMBERS: &[(&str, u64)] = &[
     ("heap.huge_allowed", 248),
     ("meta.owner", 0),
     ("meta.slots", 8),
-    ("meta.until_slow", 16),
+    ("meta.list.until_slow", 16),
     ("meta.carved", 20),
     ("meta.cap", 24),
     ("meta.span", 28),
@@ -187,7 +192,7 @@ impl Image {
         // A segment of slots, a huge block of two, and one that is kept.
         put(GROUP, 0b1111, 8);
         put(HEAPS[0], DATA + HEAPS[1], 8);
-        put(HEAPS[0] + 16, ARENA + (64 << 10), 8);
+        put(HEAPS[0] + 256 + 16, ARENA + (64 << 10), 8);
         put(HEAPS[0] + 32, 3, 8);
         put(HEAPS[0] + 40 + 4 * 9, 3, 4);
         put(HEAPS[0] + 40 + 4 * (9 + 2), 1, 4);

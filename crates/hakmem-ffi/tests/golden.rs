@@ -16,6 +16,8 @@ struct Golden {
     instructions: usize,
     stores: Option<usize>,
     branches: Option<usize>,
+    /// Ordered accesses. None: there may be none.
+    ordered: Option<usize>,
 }
 
 /// The code of an exported function.
@@ -55,7 +57,8 @@ fn within_the_golden_figures() {
     let mut over = Vec::new();
     for (name, golden) in &golden {
         let path = fast_path(&file, name);
-        assert_eq!(path.ordered(), 0, "{name} has a barrier:\n{path}");
+        let ordered = golden.ordered.unwrap_or(0);
+        assert!(path.ordered() <= ordered, "{name} has a barrier:\n{path}");
         let (instructions, stores, branches) =
             (path.instructions(), path.stores(), path.branches());
         println!(

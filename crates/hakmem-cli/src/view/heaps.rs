@@ -29,6 +29,45 @@ pub struct Heaps<'a> {
     classes: usize,
     events: usize,
     half: i128,
+    lists: Lists,
+}
+
+/// Where the lists of a heap are, and what they say.
+struct Lists {
+    at: usize,
+    /// Bytes of a list.
+    each: usize,
+    until_slow: usize,
+    most: usize,
+    /// The first class whose frees go to the list of the heap, and their counters from it on.
+    first: usize,
+    reused: usize,
+}
+
+impl Lists {
+    fn of(note: &Note, classes: usize, bytes: usize) -> io::Result<Self> {
+        let each = note.number("list_bytes", 16..=256)?;
+        let first = note.number("first_long", 0..=classes)?;
+        Ok(Self {
+            at: note.field("heap.lists", classes * each, bytes)?,
+            each,
+            until_slow: note.field("list.until_slow", 4, each)?,
+            most: note.field("list.most", 4, each)?,
+            first,
+            reused: note.field("heap.reused", (classes - first) * 8, bytes)?,
+        })
+    }
+
+    /// Blocks of `class` that came onto the list by a free, and are there or were taken again.
+    fn freed_to(&self, heap: &[u8], class: usize) -> i128 {
+        let Some(i) = class.checked_sub(self.first) else {
+            return 0;
+        };
+        let list = self.at + class * self.each;
+        let word = |at| i128::from(u32_at(heap, list + at) as i32);
+        let kept = word(self.most) - word(self.until_slow);
+        i128::from(u64_at(heap, self.reused + i * 8)) + kept.max(0)
+    }
 }
 
 /// What was found in pages and lists, by class.
@@ -66,15 +105,17 @@ impl<'a> Heaps<'a> {
             heap = u64_at(&read, next);
             all.push(read);
         }
+        let classes = note.number("classes", CLASSES)?;
         Ok(Self {
             memory,
             note,
             all,
             places,
             bytes,
-            classes: note.number("classes", CLASSES)?,
+            classes,
             events: note.number("events", EVENTS)?,
             half: note.number("half", 1..=1 << 32)? as i128,
+            lists: Lists::of(note, classes, bytes)?,
         })
     }
 
@@ -88,14 +129,14 @@ impl<'a> Heaps<'a> {
     }
 
     /// Each heap's lists that are not empty: their class, and where their first block stands.
-    pub fn lists(&self) -> io::Result<Vec<(usize, u64)>> {
-        let at = self.array("heap.lists", self.classes, 8)?;
+    pub fn lists(&self) -> Vec<(usize, u64)> {
+        let at = |class: usize| self.lists.at + class * self.lists.each;
         let heaps = self.all.iter().zip(&self.places);
         let lists = heaps.flat_map(|(heap, place)| {
-            let listed = (0..self.classes).filter(move |class| u64_at(heap, at + class * 8) != 0);
-            listed.map(move |class| (class, place.saturating_add((at + class * 8) as u64)))
+            let listed = (0..self.classes).filter(move |&class| u64_at(heap, at(class)) != 0);
+            listed.map(move |class| (class, place.saturating_add(at(class) as u64)))
         });
-        Ok(lists.collect())
+        lists.collect()
     }
 
     /// How many of them a thread has.
@@ -162,7 +203,11 @@ impl<'a> Heaps<'a> {
             Heap {
                 heap: number,
                 running: u64::from(u32_at(heap, state) & LIVE != 0),
-                listed: sum(handed),
+                listed: sum(handed).saturating_add(count(
+                    (0..self.classes)
+                        .map(|class| self.lists.freed_to(heap, class))
+                        .sum(),
+                )),
                 takes: sum(takes),
                 carves: sum(carves),
                 next_pages: u64_at(heap, next_pages),
@@ -215,7 +260,8 @@ impl<'a> Heaps<'a> {
             let existing: i128 = existing.sum();
             let [waiting, listed, given] =
                 [&found.waiting, &found.listed, &given_blocks].map(|n| i128::from(n[class] as i64));
-            let handed = event("event.listed")?;
+            let freed_to = self.all.iter().map(|heap| self.lists.freed_to(heap, class));
+            let handed = event("event.listed")? + freed_to.sum::<i128>();
             let (takes, carves) = (event("event.takes")?, event("event.carves")?);
             let frees = handed - existing + before(blocks_before) + given + waiting;
             let pages = event("event.claims")? + event("event.reuses")? - event("event.empties")?

@@ -31,7 +31,7 @@ pub fn pages(
     note: &Note,
     heaps: &Heaps,
 ) -> io::Result<(Vec<Segment>, Vec<u64>, bool)> {
-    let lists = heaps.lists()?;
+    let lists = heaps.lists();
     let mut segments = segments::read(memory, note)?;
     let follow = Lists::new(memory, LISTS_BUDGET);
     let (listed, whole) = segments::take_listed(&mut segments, &lists, &follow);

@@ -153,7 +153,7 @@ impl Fields {
             slots: field("meta.slots", 8)?,
             thp: field("meta.thp", 1)?,
             owner: field("meta.owner", 8)?,
-            needed: field("meta.until_slow", 4)?,
+            needed: field("meta.list.until_slow", 4)?,
             carved: field("meta.carved", 4)?,
             cap: field("meta.cap", 4)?,
             class: field("meta.class", 1)?,

@@ -40,6 +40,27 @@ pub fn written_before(p: *mut u8, what: Arguments<'_>) {
     });
 }
 
+/// [`not_a_block`] for what a free put onto a list before: the stack is not that of the free.
+#[cold]
+#[inline(never)]
+pub fn freed_before(p: *mut u8, slot: &Meta) -> ! {
+    if !matches!(slot.kind(), Kind::Page | Kind::Follow) {
+        not_a_block(p, Some(slot));
+    }
+    os::fatal_about(
+        format_args!(
+            "invalid pointer {p:p}: inside a page of {}-byte blocks, not at the start of a live one",
+            slot.head().block_size.glance()
+        ),
+        || {
+            show_place(p);
+            detail(format_args!(
+                "the free may have been earlier: the stack is that of the call that found it"
+            ));
+        },
+    )
+}
+
 /// Reports an error with `details`, and ends the process if the option `ON_ERROR` says so.
 #[cold]
 fn tell(what: Arguments<'_>, details: impl FnOnce()) {
@@ -143,7 +164,7 @@ pub fn double_free(p: *mut u8, page: &Meta) -> ! {
 /// `first`, the first block of the heap's list.
 #[inline(always)]
 pub fn check_not_free(p: *mut u8, page: &Meta, first: *mut Block) {
-    if CHECKED && (page.free.get() == p.cast() || first == p.cast()) {
+    if CHECKED && (page.list.free.get() == p.cast() || first == p.cast()) {
         used_after_free(p, page);
     }
 }
@@ -247,7 +268,7 @@ pub fn check_program_block(block: *mut Block, page: &Meta) {
     if !is_start(block.cast(), page) {
         not_a_block(block.cast(), Some(page));
     }
-    if page.free.get() == block || page.until_slow.get() == 0 {
+    if page.list.free.get() == block || page.list.until_slow.get() == 0 {
         double_free(block.cast(), page);
     }
     check_carved(block, page);
@@ -325,23 +346,24 @@ pub unsafe fn count(list: *mut Block, page: &Meta) -> u32 {
     length
 }
 
-/// Checks the beginning of a list whose owner changes. Finds a block that was freed twice in a row,
-/// or twice with one free between, and a link of the first two blocks that leads out of the
-/// segment.
+/// Checks the beginning of a list of `length` blocks whose owner changes. Finds a block that was
+/// freed twice in a row, or twice with one free between, and a link of the first two blocks that
+/// leads out of the segment. False: one of these links ends the list too early.
 ///
 /// # Safety
 /// The list belongs to the calling thread, is not empty, and has blocks of `page` only.
 #[inline(always)]
-pub unsafe fn peek(list: *mut Block, page: &Meta) {
+#[must_use]
+pub unsafe fn peek(list: *mut Block, length: i32, page: &Meta) -> bool {
     if !CHECKED {
-        return;
+        return true;
     }
     // SAFETY: the blocks of the list are free and belong to this thread, so it may read their first
     // words. A link is null or leads to a further block of the list.
     unsafe {
         let second = Block::next(list);
         if second.is_null() {
-            return;
+            return length <= 1;
         }
         if !is_near(list, second) {
             corrupt(list.cast());
@@ -350,10 +372,14 @@ pub unsafe fn peek(list: *mut Block, page: &Meta) {
         if second == list || third == list {
             double_free(list.cast(), page);
         }
-        if !third.is_null() && !is_near(list, third) {
+        if third.is_null() {
+            return length <= 2;
+        }
+        if !is_near(list, third) {
             corrupt(second.cast());
         }
     }
+    true
 }
 
 /// True if both blocks lie in one segment.

@@ -11,6 +11,7 @@ pub(crate) mod first_touch;
 pub(crate) mod foreign;
 pub(crate) mod held;
 pub(crate) mod lately;
+pub(crate) mod list;
 pub(crate) mod nodes;
 pub(crate) mod nothing;
 pub(crate) mod owner;

@@ -9,13 +9,12 @@
 //! 2. `front` belongs to the heap's holder. Any thread may use `inbox`.
 
 use crate::backend::check;
-use crate::backend::page::{Block, Meta};
+use crate::backend::list::List;
+use crate::backend::page::Meta;
 use crate::backend::remote_batch::RemoteBatch;
-use crate::base::size_class::{CLASSES, FIRST_LONG, TABLE16};
+use crate::base::size_class::{CLASS16, CLASSES, TABLE16};
 use crate::base::sync::AtomicU64;
-use crate::base::word::Word;
 use crate::proto::inbox::{Inbox, Link};
-use core::cell::Cell;
 
 /// Heaps are 8 KiB apart; a heap's number is its address in such units.
 pub const HEAP_SHIFT: u32 = 13;
@@ -28,13 +27,24 @@ pub static HEAPS: AtomicU64 = AtomicU64::new(0);
 #[repr(C)]
 pub struct Front {
     /// The free list of each class, and the empty one of `NOTHING`.
-    pub free: [Word<*mut Block>; CLASSES + 1],
-    /// A copy of `size_class::CLASS16`.
-    pub class16: [u8; TABLE16],
-    /// How many blocks of each class above `SMALL_MAX` were freed to the list and are still there.
-    /// Too low if blocks that a refill brought went back to their page.
-    pub kept: [Cell<u8>; CLASSES - FIRST_LONG],
+    pub lists: [List; CLASSES + 1],
+    /// A copy of [`PLACE16`].
+    pub place16: [u8; TABLE16],
 }
+
+/// For each size up to `SMALL_MAX`, in units of 16 bytes rounded up: where the list of its class
+/// lies in `Front::lists`, in words. So the fast path of malloc multiplies by 8 alone, which
+/// processors do as they form an address.
+pub const PLACE16: [u8; TABLE16] = {
+    let mut table = CLASS16;
+    let mut i = 0;
+    while i < TABLE16 {
+        table[i] *= (size_of::<List>() / 8) as u8;
+        i += 1;
+    }
+    table
+};
+const _: () = assert!(size_of::<List>().is_multiple_of(8) && size_of::<List>() / 8 * CLASSES < 256);
 
 /// Two lines of cache for what other threads write. Processors fetch the second line along with the
 /// first.
@@ -57,11 +67,7 @@ unsafe impl Sync for Owner {}
 impl Owner {
     /// An owner without a thread.
     pub const fn new() -> Self {
-        let front = Front {
-            free: [const { Word::null() }; CLASSES + 1],
-            class16: [0; TABLE16],
-            kept: [const { Cell::new(0) }; CLASSES - FIRST_LONG],
-        };
+        let front = Front { lists: [const { List::new() }; CLASSES + 1], place16: [0; TABLE16] };
         Self { front, inbox: Line(Inbox::new()) }
     }
 
@@ -125,7 +131,7 @@ impl Owner {
                     check::check_carved(block, page);
                 }
                 let (length, next) = RemoteBatch::take_apart(batch, page);
-                page.until_slow.set(page.until_slow.get() - length as i32);
+                page.list.until_slow.set(page.list.until_slow.get() - length as i32);
                 received(page, length, block.cast());
                 batch = next;
             }

@@ -68,6 +68,13 @@ impl<T> Word<*mut T> {
     }
 }
 
+impl Word<i32> {
+    /// A word that is zero.
+    pub const fn zero() -> Self {
+        Self(AtomicI32::new(0))
+    }
+}
+
 impl<V: Value> Word<V> {
     /// The value, for the writer (rule 2).
     #[inline(always)]

@@ -3,8 +3,7 @@
 use super::shared::SharedHeap;
 use super::{Heap, region};
 use crate::backend::arena;
-use crate::backend::owner::{HEAP_SHIFT, HEAPS};
-use crate::base::size_class::CLASS16;
+use crate::backend::owner::{HEAP_SHIFT, HEAPS, PLACE16};
 use crate::base::sync::{
     AtomicPtr,
     Ordering::{Acquire, Relaxed, Release},
@@ -68,7 +67,7 @@ pub fn make(me: u32) -> Option<&'static SharedHeap> {
     // which is zero (`region` rule 2). All zero bytes are a heap with empty lists. Only the class
     // table is not zero; this thread writes it before any other thread can find the heap.
     let heap = unsafe {
-        (&raw mut (*heap).owner.front.class16).write(CLASS16);
+        (&raw mut (*heap).owner.front.place16).write(PLACE16);
         &*heap
     };
     let made_before = HEAPS.fetch_add(1, Relaxed);

@@ -8,6 +8,9 @@
 //! existing      = blocks carved − blocks of pages given up
 //! ```
 //!
+//! Frees of blocks above `SMALL_MAX` go to the heap's list. They count among those put there: the
+//! ones that the list still has by its countdown, the others in `reused`.
+//!
 //! The counters of a class have 32 bits, so that they fit into the heap. Long before a counter
 //! could wrap, half of its range moves to a wider one.
 
@@ -15,7 +18,7 @@ use super::shared::SharedHeap;
 use crate::backend::arena::SLOT;
 use crate::base::counter::Counter;
 use crate::base::renew::Renew;
-use crate::base::size_class::{CLASSES, SIZES, span_of};
+use crate::base::size_class::{CLASSES, FIRST_LONG, SIZES, span_of};
 use crate::base::sync::{AtomicI64, AtomicU32, Ordering::Relaxed};
 
 /// What a heap counts for each class.
@@ -87,9 +90,18 @@ pub struct Counts {
     /// Existing blocks, by class: carved, and their page is not given up.
     pub existing: [Counter<i64>; CLASSES],
     pub events: [[Counter<u32>; EVENTS]; CLASSES],
+    /// For each class above `SMALL_MAX`: how many blocks were taken off the heap's list to which a
+    /// free had put them.
+    pub reused: [Counter<u64>; CLASSES - FIRST_LONG],
 }
 
 impl Counts {
+    /// How many blocks of `class` were taken off the heap's list to which a free had put them.
+    #[inline(always)]
+    pub fn reused(&self, class: usize) -> u64 {
+        self.reused.get(class.wrapping_sub(FIRST_LONG)).map_or(0, Counter::get)
+    }
+
     /// Adds `n` to a counter, and returns its value.
     #[inline(always)]
     pub fn note(&self, class: usize, what: HeapEvent, n: u32) -> u32 {
@@ -165,20 +177,22 @@ impl Counts {
     }
 
     /// Resets the counters, in the child of a fork. `listed` returns the number of blocks in the
-    /// heap's list of a class: these are not allocated.
-    pub fn reset(&self, listed: impl Fn(usize) -> u64) {
+    /// heap's list of a class, which are not allocated, and how many of them frees put there.
+    pub fn reset(&self, listed: impl Fn(usize) -> (u64, u64)) {
         for (class, before) in BEFORE.iter().enumerate() {
             let now = |what| i64::from(self.recent(class, what));
             let pages = now(HeapEvent::Claims) + now(HeapEvent::Reuses) - now(HeapEvent::Empties);
             add(&before.pages, pages);
             add(&before.full, now(HeapEvent::Filled) - now(HeapEvent::Unfulled));
-            let listed = listed(class);
+            let (listed, freed) = listed(class);
+            let counted = listed.saturating_sub(freed);
             for (what, event) in self.events[class].iter().enumerate() {
-                event.renew(if what == HeapEvent::Listed as usize { listed as u32 } else { 0 });
+                event.renew(if what == HeapEvent::Listed as usize { counted as u32 } else { 0 });
             }
             add(&before.blocks, self.existing[class].get() - listed as i64);
         }
         self.moved.iter().for_each(|moved| moved.renew(0));
+        self.reused.iter().for_each(|reused| reused.renew(0));
         let rest = [
             &self.next_pages,
             &self.holes_filled,
@@ -253,6 +267,8 @@ pub fn of_class(heaps: impl Iterator<Item = &'static SharedHeap>, class: usize) 
         for (sum, counter) in events.iter_mut().zip(&heap.counts().events[class]) {
             *sum = sum.wrapping_add(u64::from(counter.get()));
         }
+        let listed = &mut events[HeapEvent::Listed as usize];
+        *listed = listed.wrapping_add(heap.freed_to_list(class));
     }
     let of = |what| events[what as usize] as i64;
     let before = &BEFORE[class];

@@ -1,8 +1,8 @@
 //! The heap of a thread: a free list for each class, and the pages that the blocks come from.
 //!
 //! ```text
-//! malloc:  owner.front.free[class] → pop        the list was taken whole from the current page
-//! free:    page.free ← push, until_slow -= 1    page by arithmetic, owner by one comparison
+//! malloc:  owner.front.lists[class] → pop       the list was taken whole from the current page
+//! free:    page.frees_to ← push, until_slow -= 1     page by arithmetic, owner by one comparison
 //! ```
 //!
 //! The slow path of malloc takes these steps until one finds a block:
@@ -22,9 +22,9 @@
 //!    becomes the holder. No heap is ever freed.
 //! 3. The holder is `inside` while it moves pages between lists, and a purge may keep it outside
 //!    for a moment (`proto::pause`, `reclaim::sleeping`). The child of a fork cannot use a heap
-//!    whose holder was inside at the fork. At any other moment a heap is consistent: a pop is one
-//!    store, and a free that a fork interrupts before it counts down only makes its page look
-//!    fuller than it is.
+//!    whose holder was inside at the fork. At any other moment a heap is consistent: a store takes
+//!    a block off a list, and one puts it there. What a fork interrupts before it counts makes a
+//!    page look fuller than it is, or a heap's list shorter or longer by a block.
 //! 4. A refill merges the inbox before it takes the list of a page (`page` rule 4).
 
 pub mod all;
@@ -43,6 +43,7 @@ pub mod shared;
 mod tests;
 
 use crate::backend::arena;
+use crate::backend::list::List;
 use crate::backend::owner::{HEAP_SHIFT, Owner};
 use crate::backend::page::queue::PageQueue;
 use crate::backend::page::{self, Block, Kind, Meta, PageState};
@@ -52,7 +53,7 @@ use crate::base::size_class::{CLASSES, FIRST_LONG};
 use crate::base::sync::{AtomicPtr, AtomicU64};
 use crate::harden::fence::Pace;
 use crate::harden::quarantine::Quarantine;
-use crate::heap::free::remote::Outgoing;
+use crate::heap::free::remote::{Open, Outgoing};
 use crate::heap::reclaim::sleeping::Seen;
 use crate::large::{self, huge};
 use crate::profile::Sampler;
@@ -85,9 +86,7 @@ pub struct Heap {
     walked: Cell<u32>,
     /// Remote batches that are not sent yet.
     pub outgoing: Outgoing,
-    /// For each class above `SMALL_MAX`: how many freed blocks the list keeps at most.
-    most_kept: [Cell<u8>; CLASSES - FIRST_LONG],
-    /// A bit for each of these classes: a free found the list full since it was last empty.
+    /// A bit for each class above `SMALL_MAX`: a free found the list full since it was last empty.
     overflowed: Cell<u32>,
     /// How many blocks of other owners the lists take, for each class up to `SMALL_MAX`.
     turns: free::scattered::Turns,
@@ -130,9 +129,12 @@ pub struct Heap {
     link: AtomicU64,
     /// The heap made before this one.
     pub(crate) next_heap: AtomicPtr<SharedHeap>,
-    /// The counters. The counters of the last classes lie behind the first 4 KiB. A thread with few
-    /// small blocks makes only those 4 KiB resident.
+    /// The counters. What follows them, and those of the last classes, lies behind the first 4 KiB.
+    /// A thread that has few small blocks, and sends none to other threads, touches only those 4
+    /// KiB.
     pub counts: Counts,
+    /// The open ones of the remote batches.
+    pub open: Open,
     /// Huge blocks that the heap keeps, in a program of many heaps.
     pub huge: huge::kept::Kept,
 }
@@ -155,7 +157,7 @@ pub use crate::base::size_class::span_of;
     any(miri, shuttle),
     allow(unused_imports, reason = "these have no note of where it lies")
 )]
-pub use free::{HEAPLESS, Pushed};
+pub use free::HEAPLESS;
 pub use free::{heapless_frees, reset_heapless_frees};
 pub use large_blocks::{CachedLarge, FreedLarge};
 use live::REPORT_BYTES;
@@ -188,9 +190,11 @@ impl Heap {
 
     /// Resets the counters, in the child of a fork.
     pub fn reset_counts(&self) {
+        self.owner.front.lists.iter().for_each(List::mend_countdown);
         // SAFETY: the child has one thread, so no thread changes the list. A wrong link ends the
         // walk: see `listed_within`.
-        self.counts.reset(|class| unsafe { self.listed(class) });
+        let listed = |class| unsafe { self.listed(class) };
+        self.counts.reset(|class| (listed(class), self.owner.front.lists[class].kept().into()));
         self.outgoing.reset_counts();
         self.huge.reset_counts();
     }
@@ -198,7 +202,7 @@ impl Heap {
     /// Prepares the heap of a thread that the child of a fork does not have. True: another thread
     /// can adopt it. False: the fork interrupted a change of its lists, and the heap is lost.
     pub fn after_fork(&self) -> bool {
-        self.outgoing.forget();
+        self.outgoing.forget(&self.open);
         self.large.forget();
         self.sampler.set(null()); // The lost thread may have been using its scratch memory.
         self.inherited.set(true);
@@ -260,7 +264,7 @@ impl Heap {
             })
         };
         let (mut count, mut seen) = (0, 0);
-        let mut block = self.owner.front.free[class].get();
+        let mut block = self.owner.front.lists[class].free.get();
         while is_of_class(block) && seen <= arena::SEGMENT / 8 {
             seen += 1;
             count += u64::from(range.contains(&block.addr()));

@@ -19,9 +19,10 @@
 //!    writer, the holder.
 
 use super::Heap;
-use super::counts::Counts;
+use super::counts::{Counts, HeapEvent};
 use super::reclaim::sleeping::Seen;
 use crate::backend::owner::{Front, Owner};
+use crate::base::size_class::CLASSES;
 use crate::base::sync::{AtomicPtr, AtomicU64};
 use crate::large::huge::kept::Kept;
 use crate::proto::heap_state::HeapState;
@@ -120,6 +121,27 @@ impl SharedHeap {
     /// Its counters.
     pub fn counts(&self) -> &Counts {
         &self.0.counts
+    }
+
+    /// How many blocks of `class` came onto its list by a free, and are still there or were taken
+    /// again.
+    pub fn freed_to_list(&self, class: usize) -> u64 {
+        self.0.counts.reused(class) + u64::from(self.0.owner.front.lists[class].kept())
+    }
+
+    /// Blocks that were put on its lists, of all classes.
+    pub fn listed(&self) -> u64 {
+        self.0.counts.sum(HeapEvent::Listed) + self.all_freed_to_list()
+    }
+
+    /// A number that changes when the holder works on slow paths, or allocates and frees blocks
+    /// above `SMALL_MAX`. O(classes).
+    pub fn work(&self) -> u64 {
+        self.0.counts.work() + self.all_freed_to_list()
+    }
+
+    fn all_freed_to_list(&self) -> u64 {
+        (0..CLASSES).map(|class| self.freed_to_list(class)).sum()
     }
 
     /// The counts of its remote frees.

@@ -119,7 +119,7 @@ fn pages_that_were_given_up_are_left_alone() {
         // SAFETY: this thread holds `purge::LOCK`.
         let purge_holes = || unsafe { parked::purge(crate::os::now_ms(), 0, || true) };
         // SAFETY: `mine` is the heap of this thread.
-        let unparked = unsafe { parked::unpark(class, mine.owner()) };
+        let unparked = unsafe { parked::unpark(class, &mine.owner) };
         assert!(unparked.is_none() && purge_holes() == 0);
         kept.drain(..10).for_each(free);
         mine.collect();
@@ -168,4 +168,95 @@ fn come_back_newest_first(size: usize, first: u64, most: u64) {
     again.into_iter().for_each(free);
     mine.collect();
     assert_eq!(listed(), 0);
+}
+
+/// The child of a fork goes on with the countdowns of lists: what is on them counts as freed, and
+/// they take no more than before.
+#[test]
+#[cfg_attr(feature = "hardened", ignore = "there the list has one of them")]
+fn a_child_knows_what_frees_put_on_lists() {
+    const SIZE: usize = 3000;
+    let class = size_class::of16(SIZE);
+    in_child(|| {
+        // SAFETY: `malloc` takes any size. Each block is freed once in a process.
+        let (take, free) = (
+            || unsafe { crate::api::c::malloc(SIZE) },
+            |p: *mut u8| unsafe { crate::api::c::free(p) },
+        );
+        let mine = own();
+        // SAFETY: this process and its child have one thread.
+        let listed = || unsafe { mine.listed(class) };
+        let allocated = || {
+            let counted = u64::from(mine.counts.recent(class, counts::HeapEvent::Listed));
+            counted + mine.shared().freed_to_list(class) - listed()
+        };
+        for _ in 0..4 {
+            (0..100).map(|_| take()).collect::<Vec<_>>().into_iter().for_each(free);
+        }
+        let blocks: Vec<_> = (0..50).map(|_| take()).collect();
+        assert_eq!(allocated(), 450);
+        blocks[..10].iter().copied().for_each(free);
+        let list = &mine.owner.front.lists[class];
+        let (kept, most, at_fork) = (list.kept(), list.most.get() as u32, listed());
+        assert!(kept > 1, "{kept} of {most}");
+        assert!(goes_well_in_child(|| {
+            assert_eq!((listed(), allocated(), list.kept()), (at_fork, 0, kept));
+            blocks[10..].iter().copied().for_each(free);
+            assert!(list.kept() < most, "{} for {most}", list.kept());
+            let again: Vec<_> = (0..listed()).map(|_| take()).collect();
+            assert_eq!(allocated(), again.len() as u64);
+        }));
+    });
+}
+
+/// A signal handler may free between the free that brings a countdown to zero and its slow path.
+/// The list then has several blocks too many, and all of them go to their pages.
+#[test]
+#[cfg_attr(feature = "hardened", ignore = "there the list has one of them")]
+fn a_list_that_went_beyond_its_room_comes_back() {
+    const SIZE: usize = 3000;
+    let class = size_class::of16(SIZE);
+    in_child(|| {
+        // SAFETY: `malloc` takes any size. Each block is freed once.
+        let (take, free) = (
+            || unsafe { crate::api::c::malloc(SIZE) },
+            |p: *mut u8| unsafe { crate::api::c::free(p) },
+        );
+        let blocks: Vec<_> = (0..20).map(|_| take()).collect();
+        let mine = own();
+        let list = &mine.owner.front.lists[class];
+        mine.collect();
+        let most = list.most.get();
+        // Two frees, as of handlers, that find the countdown at zero and below.
+        list.until_slow.set(0);
+        blocks[..2].iter().copied().for_each(free);
+        assert_eq!(list.until_slow.get(), -2);
+        // The free that they interrupted goes on.
+        let mut beyond = 0;
+        while let Some((block, page, owner)) = mine.take_beyond(class) {
+            assert_eq!(owner, mine.owner());
+            beyond += 1;
+            // SAFETY: the block was on the list, and is this thread's.
+            assert!(!unsafe { Heap::push_freed(page, block) });
+            assert!(beyond < 20, "the list has no end");
+        }
+        // SAFETY: the child has one thread.
+        let listed = unsafe { mine.listed(class) };
+        assert!(listed < most as u64 && list.until_slow.get() >= 1, "{listed}");
+    });
+}
+
+/// At a fork, another thread may be between the end of a countdown and what follows.
+#[test]
+fn a_countdown_that_a_fork_found_at_its_end_goes_on() {
+    in_child(|| {
+        let mine = own();
+        let list = &mine.owner.front.lists[size_class::of16(3000)];
+        for (found, mended) in [(0, 1), (-1, 1), (list.most.get(), list.most.get())] {
+            list.until_slow.set(found);
+            mine.reset_counts();
+            assert_eq!(list.until_slow.get(), mended);
+        }
+        assert_eq!(mine.owner.front.lists[0].until_slow.get(), 0, "frees do not go there");
+    });
 }

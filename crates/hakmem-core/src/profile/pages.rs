@@ -2,8 +2,8 @@
 //! a block takes a slow path.
 //!
 //! A page has one class, laid out as a heap's page is, so that alignments hold. Under the lock its
-//! list and its counters work as in `page`: `free`, `carved`, and `until_slow` for the number of
-//! used blocks.
+//! list and its counters work as in `page`: `list.free`, `carved`, and `list.until_slow` for the
+//! number of used blocks.
 
 use super::asked::after_a_change;
 use super::probe;
@@ -81,7 +81,7 @@ impl Pages {
                 page
             }
         };
-        let mut block = page.free.get();
+        let mut block = page.list.free.get();
         if block.is_null() {
             let offset = page.carved.get() as usize * page.block_size.get() as usize;
             block = page.start().wrapping_add(offset).cast();
@@ -91,10 +91,10 @@ impl Pages {
             // the lock guards the list (rule 1 of `profile`).
             let next = unsafe { Block::next(block) };
             check::check_link(block, next);
-            page.free.set(next);
+            page.list.free.set(next);
         }
-        page.until_slow.set(page.until_slow.get() + 1);
-        if page.free.get().is_null() && page.carved.get() == page.cap.get() {
+        page.list.until_slow.set(page.list.until_slow.get() + 1);
+        if page.list.free.get().is_null() && page.carved.get() == page.cap.get() {
             self.unlink(class, page);
         }
         NonNull::new(block)
@@ -107,13 +107,13 @@ impl Pages {
     pub unsafe fn give(&mut self, page: &Meta, block: *mut Block) -> u64 {
         let class = usize::from(page.class.get());
         RETURNED[class].fetch_add(1, Relaxed);
-        let was_full = page.free.get().is_null() && page.carved.get() == page.cap.get();
+        let was_full = page.list.free.get().is_null() && page.carved.get() == page.cap.get();
         // SAFETY: by the caller's promise nobody uses the block any more, so its first word may
         // become a link.
-        unsafe { Block::set_next(block, page.free.get()) };
-        page.free.set(block);
-        page.until_slow.set(page.until_slow.get() - 1);
-        match (page.until_slow.get(), was_full) {
+        unsafe { Block::set_next(block, page.list.free.get()) };
+        page.list.free.set(block);
+        page.list.until_slow.set(page.list.until_slow.get() - 1);
+        match (page.list.until_slow.get(), was_full) {
             // The only page of the class is kept: a program frees most samples before the next one
             // is taken.
             (0, false) if self.first[class] == page.raw() && page.next.get().is_null() => {}

@@ -1,7 +1,7 @@
 //! Blocks with a class, in pages of a program heap.
 //!
 //! ```text
-//! used = until_slow      of the `carved` blocks; the others are on `free`
+//! used = list.until_slow      of the `carved` blocks; the others are on `list.free`
 //! ```
 
 use super::{Locked, Made, Refusal, Way};
@@ -29,7 +29,7 @@ pub(super) struct Taken {
 
 /// True if the page has a free block.
 fn has_room(page: &Meta) -> bool {
-    !page.free.get().is_null() || page.carved.get() < page.cap.get()
+    !page.list.free.get().is_null() || page.carved.get() < page.cap.get()
 }
 
 impl Locked {
@@ -52,15 +52,15 @@ impl Locked {
             Some(page) => page,
             None => self.new_page(way, class)?,
         };
-        let (block, zero) = match NonNull::new(page.free.get()) {
+        let (block, zero) = match NonNull::new(page.list.free.get()) {
             Some(block) => {
                 // SAFETY: the block is on the list of a page of this heap, whose lock is held.
-                page.free.set(unsafe { Block::next(block.as_ptr()) });
+                page.list.free.set(unsafe { Block::next(block.as_ptr()) });
                 (block.cast(), false)
             }
             None => (carve(page), page.zero.get()),
         };
-        page.until_slow.set(page.until_slow.get() + 1);
+        page.list.until_slow.set(page.list.until_slow.get() + 1);
         self.note_in_pages(i64::from(page.block_size.get()));
         if !has_room(page) {
             self.set_aside(way, class, page);
@@ -161,9 +161,9 @@ impl Locked {
             self.take_back(page);
         }
         // SAFETY: the block is this call's, and has a word at least.
-        unsafe { Block::set_next(block, page.free.replace(block)) };
-        let used = page.until_slow.get() - 1;
-        page.until_slow.set(used);
+        unsafe { Block::set_next(block, page.list.free.replace(block)) };
+        let used = page.list.until_slow.get() - 1;
+        page.list.until_slow.set(used);
         self.note_in_pages(-i64::from(page.block_size.get()));
         if used == 0 {
             self.end_if_not_needed(page);

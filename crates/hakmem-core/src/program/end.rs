@@ -113,9 +113,9 @@ impl Locked {
 
     /// Makes all blocks of a page free, in whatever order they were used.
     fn renew(&self, page: &Meta) {
-        let used = i64::from(page.until_slow.replace(0)) * i64::from(page.block_size.get());
+        let used = i64::from(page.list.until_slow.replace(0)) * i64::from(page.block_size.get());
         self.note_in_pages(-used);
-        page.free.set(null_mut());
+        page.list.free.set(null_mut());
         page.carved.set(0);
         page.zero.set(false);
     }
@@ -126,7 +126,7 @@ impl Locked {
             let mut next = queue.first();
             while let Some(page) = next {
                 next = PageQueue::after(page);
-                if page.until_slow.get() == 0 {
+                if page.list.until_slow.get() == 0 {
                     queue.remove(page);
                     self.end(page);
                 }

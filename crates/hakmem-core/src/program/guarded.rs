@@ -76,7 +76,7 @@ impl Scope {
     #[cold]
     #[inline(never)]
     pub fn alloc_guarded(&self, class: usize, request: usize) -> Option<NonNull<Block>> {
-        if !self.front.free[class].get().is_null() {
+        if !self.front.lists[class].free.get().is_null() {
             return None;
         }
         let bit = 1 << class;

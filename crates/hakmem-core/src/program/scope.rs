@@ -19,9 +19,9 @@
 use super::sampled::Due;
 use super::{Locked, ProgramHeap, Refusal, registry};
 use crate::backend::check;
-use crate::backend::owner::{Front, HEAP_SHIFT};
+use crate::backend::owner::{Front, HEAP_SHIFT, PLACE16};
 use crate::backend::page::Block;
-use crate::base::size_class::{CLASS16, CLASSES, SIZES};
+use crate::base::size_class::{CLASSES, SIZES};
 use crate::base::sync::Ordering::Relaxed;
 use crate::proto::inbox::Link;
 use core::cell::Cell;
@@ -84,7 +84,7 @@ impl Scope {
 
     /// Takes the first block of the scope's list.
     pub(super) fn pop(&self, class: usize) -> Option<NonNull<Block>> {
-        let list = &self.front.free[class];
+        let list = &self.front.lists[class].free;
         let block = NonNull::new(list.get())?;
         // SAFETY: a block on the list is free, and the scope is this thread's (rule 2).
         let next = unsafe { Block::next(block.as_ptr()) };
@@ -106,7 +106,7 @@ impl Scope {
         count: u64,
     ) -> Result<(NonNull<Block>, bool, bool), Refusal> {
         let got = self.heap().lock()?.take_some(class, count)?;
-        self.front.free[class].set(got.list);
+        self.front.lists[class].free.set(got.list);
         Ok((got.first.cast(), got.zero, got.taken == count && got.goes_on))
     }
 }
@@ -127,7 +127,7 @@ impl ProgramHeap {
     pub fn leave(&'static self, scope: &'static Scope) {
         let Ok(locked) = self.lock() else { return };
         for class in 0..CLASSES {
-            let mut block = scope.front.free[class].replace(null_mut());
+            let mut block = scope.front.lists[class].free.replace(null_mut());
             while !block.is_null() {
                 // SAFETY: the block is on the list of the scope, which is this thread's (rule 2),
                 // so it is of this heap, and on no other list.
@@ -163,7 +163,7 @@ impl Locked {
         // SAFETY: the memory is zero and nobody else's: a scope without blocks. It gets the table
         // of classes before any thread is in it.
         unsafe {
-            (&raw mut (*scope).front.class16).write(CLASS16);
+            (&raw mut (*scope).front.place16).write(PLACE16);
             Some(&*scope)
         }
     }

@@ -32,7 +32,7 @@ impl Locked {
     fn end_slots(&self, head: &'static Meta) {
         let span = head.span.load(Relaxed);
         if head.kind() == Kind::ProgramPage {
-            let used = i64::from(head.until_slow.get()) * i64::from(head.block_size.get());
+            let used = i64::from(head.list.until_slow.get()) * i64::from(head.block_size.get());
             self.note_in_pages(-used);
         }
         head.close();

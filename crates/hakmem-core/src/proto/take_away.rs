@@ -3,7 +3,8 @@
 //! ```text
 //! malloc: the heap's list goes on → light barrier → the program has the block
 //! free:   is the page mine? → block onto the page's list → light barrier → count
-//!                           → block onto the heap's list
+//!                           → block onto the heap's list → no room? off the list again
+//!                                    → light barrier → is the page mine? → …
 //! purge:  page.owner = another → heavy barrier → first? → used == listed? → heavy barrier
 //!                 → first as before? → the page is ours
 //!         no: page.owner = the holder's heap
@@ -52,6 +53,15 @@ use crate::base::sync::{Ordering, light_fence};
 pub fn pop(go_on: impl FnOnce()) {
     go_on();
     light_fence();
+}
+
+/// The holder takes the first block off its heap's list again, as the list has no room for it.
+/// `go_on` writes the list, and `owner` reads whose page the block is of: only behind that, as a
+/// purge may have found the block listed and taken the page (rule 1).
+#[inline(always)]
+pub fn pass_on<O>(go_on: impl FnOnce(), owner: impl FnOnce() -> O) -> O {
+    let ((), owner) = (pop(go_on), owner());
+    owner
 }
 
 /// The holder frees a block of a page that it owns: `push` puts the block onto the list of the

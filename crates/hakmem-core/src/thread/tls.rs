@@ -8,9 +8,10 @@
 //! So the fast path needs no check whether the thread has a heap: it finds an empty list, and takes
 //! the slow path.
 
-use crate::backend::owner::Front;
+use crate::backend::list::List;
+use crate::backend::owner::{Front, PLACE16};
 use crate::backend::page::Block;
-use crate::base::size_class::{CLASS16, CLASSES, FIRST_LONG, TABLE16};
+use crate::base::size_class::{CLASSES, TABLE16};
 use crate::heap::Heap;
 use crate::program::scope::{self, Scope};
 
@@ -18,18 +19,31 @@ use crate::program::scope::{self, Scope};
 /// lies in read-only data.
 #[repr(C)]
 struct EmptyFront {
-    free: [*mut Block; CLASSES + 1],
-    class16: [u8; TABLE16],
-    kept: [u8; CLASSES - FIRST_LONG],
+    lists: [EmptyList; CLASSES + 1],
+    place16: [u8; TABLE16],
+}
+/// The same of [`List`].
+#[repr(C)]
+struct EmptyList {
+    free: *mut Block,
+    until_slow: i32,
+    most: i32,
 }
 // SAFETY: no thread writes it, and its pointers are null.
 unsafe impl Sync for EmptyFront {}
-const _: () = assert!(size_of::<EmptyFront>() == size_of::<Front>());
+macro_rules! assert_same {
+    ($empty:ty, $real:ty: $($field:ident),*) => {
+        const _: () = assert!(size_of::<$empty>() == size_of::<$real>()
+            $(&& core::mem::offset_of!($empty, $field) == core::mem::offset_of!($real, $field))*);
+    };
+}
+assert_same!(EmptyList, List: free, until_slow, most);
+assert_same!(EmptyFront, Front: lists, place16);
 
 const EMPTY_FRONT: EmptyFront = EmptyFront {
-    free: [core::ptr::null_mut(); CLASSES + 1],
-    class16: CLASS16,
-    kept: [0; CLASSES - FIRST_LONG],
+    lists: [const { EmptyList { free: core::ptr::null_mut(), until_slow: 0, most: 0 } };
+        CLASSES + 1],
+    place16: PLACE16,
 };
 /// An empty front whose length is a multiple of 16.
 #[repr(C)]

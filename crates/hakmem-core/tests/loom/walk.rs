@@ -157,3 +157,26 @@ fn a_list_to_which_frees_go_is_as_it_was_only_at_rest() {
         ],
     );
 }
+
+/// A list without room gives the block that was just freed to its page. The purge may have found
+/// the block on the list, and taken the page, before.
+#[test]
+fn a_block_that_is_passed_on_goes_to_the_owner_of_its_page() {
+    check(
+        || {
+            beside_a_purge(0, |page, is_own| {
+                if !is_own() {
+                    return 0;
+                }
+                let link = || page.words[1].store(2, Relaxed);
+                take_away::keep(link, |order| page.first.store(1, order));
+                let is_own = take_away::pass_on(|| page.first.store(2, Relaxed), is_own);
+                if is_own {
+                    page.push(1, 2);
+                }
+                u32::from(is_own)
+            });
+        },
+        &["TakeAwayPassesOnBlind"],
+    );
+}

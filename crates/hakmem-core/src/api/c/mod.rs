@@ -217,7 +217,9 @@ pub unsafe fn usable_size(p: *mut u8) -> usize {
     }
     // SAFETY: the caller promises that `p`, if it is ours, is live.
     if let Some(page) = unsafe { front::own_page(p) } {
-        check::check_not_free(p, page, null_mut());
+        // SAFETY: the page is this thread's, so its frees go to a list of the thread's.
+        let first = unsafe { (*page.frees_to.get()).free.get() };
+        check::check_not_free(p, page, first);
         return page.block_size.get() as usize;
     }
     // SAFETY: the caller promises that `p` is live, and it is not NULL. If `size_of_block` does not

@@ -3,7 +3,6 @@
 //!
 //! ```text
 //! free16 ──┬── free_own ─────── countdown_over        a block of one of this thread's pages
-//!          ├── free_listed ──── countdown_over        the same, above SMALL_MAX
 //!          ├── free_in ──┬───── keep_remote           a block of another owner's page: stays here
 //!          │             ├───── free_remote           the same: is sent, or stays, too
 //!          │             └───── free_whole            a large, huge or sampled block
@@ -22,18 +21,22 @@
 //!    gives a page away. The purge may name another owner for a moment (`reclaim::sleeping` rule
 //!    3). So a free may find another owner, and read the word again. It acts by its last read
 //!    alone.
-//! 4. A program may break rule 1. What is checked here ends the process with a line that says why;
+//! 4. A free onto the heap's list checks only that the block is not the first one there. The malloc
+//!    that takes the block, or the free that passes it on to its page, checks that a block starts
+//!    there.
+//! 5. A program may break rule 1. What is checked here ends the process with a line that says why;
 //!    the rest is undefined.
 
 use super::free_remote::{free_remote, keep_remote};
 use super::free_whole::{free_guarded, free_large, free_whole};
 use super::note_released;
 use crate::backend::arena::{META, SLOT, SLOT_SHIFT};
-use crate::backend::page::{self, Kind, Meta, bounds};
+use crate::backend::list::List;
+use crate::backend::owner::Owner;
+use crate::backend::page::{self, Block, Kind, Meta, bounds};
 use crate::backend::{check, foreign};
-use crate::heap::{Heap, Pushed};
-use crate::thread;
-use crate::{guard, profile};
+use crate::heap::Heap;
+use crate::{guard, harden, thread};
 
 /// Frees `p`, a pointer from this allocator, NULL, or one that is not ours. Leaves errno alone.
 /// O(1).
@@ -52,11 +55,6 @@ pub unsafe fn free16(p: *mut u8) {
             let page = bounds::meta(meta);
             if is_own(page) {
                 return free_own(p, page);
-            }
-            // One branch for the first slot and for a further one: which of them a block is in
-            // cannot be foretold.
-            if (*page).bits_for(thread::front().cast()) & !page::FOLLOW == page::LISTED {
-                return free_listed(p, (*page).listed_head());
             }
             return free_in(p, page);
         }
@@ -86,8 +84,8 @@ pub unsafe fn free_known(p: *mut u8) {
     unsafe { free_slow(p, 0) }
 }
 
-/// The page of the block at `p`, if it is one of one slot that the calling thread's heap owns.
-/// None: it is not, or `p` is not aligned to 16.
+/// The page of the block at `p`, if the calling thread's heap owns it, and the block starts in the
+/// first slot of it. None: that is not so, or `p` is not aligned to 16.
 ///
 /// # Safety
 /// If `p` is ours, a block was allocated there.
@@ -99,7 +97,7 @@ pub unsafe fn own_page(p: *mut u8) -> Option<&'static Meta> {
     // allocated: so the slot has metadata, which stays accessible for ever (`arena` rule 4).
     unsafe {
         let page = bounds::meta(meta);
-        is_own(page).then(|| &*page)
+        (is_own(page) && (*page).is_first()).then(|| &*page)
     }
 }
 
@@ -140,39 +138,76 @@ unsafe fn is_own(page: *const Meta) -> bool {
     core::ptr::eq(thread::front(), unsafe { (*page).owner_word() }.cast())
 }
 
-/// Frees a block of a page of one slot that this thread's heap owns.
+/// Frees a block of a page that this thread's heap owns, onto the list that the page says: its own
+/// one, or for blocks above `SMALL_MAX` that of the heap. So no branch asks which of them it is: a
+/// program that frees blocks of many sizes makes that hard to foretell.
 ///
 /// # Safety
-/// [`is_own`] said so of `page`, which `p` lies in; `p` is live and the caller's to free.
+/// [`is_own`] said so of `page`, the slot that `p` lies in; `p` is live and the caller's to free.
 #[inline(always)]
 pub unsafe fn free_own(p: *mut u8, page: *const Meta) {
-    // SAFETY: the page is this thread's, and stays so (rule 3); the block is free from now on (rule
-    // 1).
+    // SAFETY: the page is this thread's, and stays so (rule 3). So `give_to` set `frees_to`, and
+    // the list is this thread's to write. The block is free from now on (rule 1).
     unsafe {
-        if check::CHECKED && (*page).free.get() == p.cast() {
+        let list = (*page).frees_to.glance();
+        let first = (*list).free.get();
+        if check::CHECKED && first == p.cast() {
             return freed_wrongly_from_caller(p, page);
         }
-        if Heap::push_freed(&*page, p.cast()) {
-            countdown_over(page);
+        if (*list).push(p.cast(), first) {
+            countdown_over(list, page);
         }
     }
 }
 
-/// The countdown of a page of this thread is over.
+/// The countdown of `list`, to which a block in the slot of `page` was freed, is over.
+///
+/// A signal handler may have forked in the middle of the free. Then the child's thread may have no
+/// heap now, or another one, and the list is nobody's.
 ///
 /// # Safety
-/// This thread's heap owns the page, and [`Heap::push_freed`] has just said that the countdown is
-/// over.
+/// [`List::push`] has just said so. The list is one of this thread's heap, or of a page that the
+/// heap owns, unless this is such a child. `page` is metadata of a slot of a page.
 #[cold]
 #[inline(never)]
 #[unsafe(link_section = ".text.hot.hakmem")]
-unsafe extern "C" fn countdown_over(page: *const Meta) {
-    // SAFETY: the page is this thread's, so the thread has a heap, which begins with its front. The
-    // page's own word may name another owner for a moment (`reclaim::sleeping` rule 3).
-    let (page, heap) = unsafe { (&*page, &*thread::front().cast::<Heap>()) };
-    heap.counted_down(page);
+unsafe extern "C" fn countdown_over(list: *const List, page: *const Meta) {
+    let Some(heap) = thread::heap() else { return };
+    // SAFETY: metadata is accessible for ever (`arena` rule 4).
+    let page = unsafe { &*page }.listed_head();
+    if !core::ptr::eq(list, &raw const page.list) {
+        let Some(class) = heap.class_of_list(list) else { return };
+        while let Some((block, page, owner)) = heap.take_beyond(class) {
+            // SAFETY: the block was on the heap's list, beyond what that takes, and is this call's
+            // now. `owner` was read from its page behind that.
+            unsafe { free_past_list(block.cast(), page, owner, heap) };
+        }
+    } else {
+        heap.counted_down(page);
+    }
     if heap.released().get() {
         note_released(heap);
+    }
+}
+
+/// Frees `p`, which the list of this thread's `heap` has no room for: onto the list of its page, or
+/// as a block of another owner.
+///
+/// # Safety
+/// A block that was freed, and is on no list. It is of `page`, whose owner was `owner`.
+#[inline(always)]
+unsafe fn free_past_list(p: *mut u8, page: &'static Meta, owner: *mut Owner, heap: &Heap) {
+    // SAFETY: the block is this call's. If the page is this thread's, it stays so (rule 3).
+    unsafe {
+        if owner != heap.owner() {
+            return free_remote(p.cast(), page, owner);
+        }
+        if check::CHECKED && page.list.free.get() == p.cast() {
+            check::double_free(p, page);
+        }
+        if Heap::push_freed(page, p.cast()) {
+            heap.counted_down(page);
+        }
     }
 }
 
@@ -215,7 +250,7 @@ unsafe extern "C" fn freed_wrongly_from_caller(p: *mut u8, page: *const Meta) {
 /// The metadata of a page of blocks.
 unsafe extern "C" fn freed_wrongly(p: *mut u8, page: *const Meta) -> ! {
     // SAFETY: metadata is accessible for ever (`arena` rule 4).
-    let page = unsafe { &*page };
+    let page = unsafe { &*page }.listed_head();
     check::check_start(p.cast(), page);
     check::double_free(p, page)
 }
@@ -311,53 +346,24 @@ pub unsafe extern "C" fn free_in_page(p: *mut u8, meta: &'static Meta) {
                 return;
             }
             free_remote(p.cast(), page, owner);
-        } else if is_listed {
-            free_listed(p, page);
         } else {
-            // A block of a further arena, or none.
+            // A block of a further arena, a longer one of the hardened build, or none.
             check::check_start(p.cast(), page);
+            if harden::ON && is_listed && keep_alone(p.cast(), page) {
+                return;
+            }
             free_own(p, page);
         }
     }
 }
 
-/// Frees a block of a page whose class has `FIRST_LISTED` or more, and that this thread's heap
-/// owns.
+/// In the hardened build, keeps a block of a class above `SMALL_MAX` on the list of the thread's
+/// heap, if that is empty. False: it is still the caller's.
 ///
 /// # Safety
 /// The block is live, of `page`, and the caller's to free. The calling thread's heap owns the page.
-#[inline(never)]
-#[unsafe(link_section = ".text.hot.hakmem")]
-unsafe extern "C" fn free_listed(p: *mut u8, page: *const Meta) {
-    // SAFETY: the page is this thread's, so the thread has a heap, which begins with its front. The
-    // block is live and given up (rule 1).
-    unsafe {
-        // One branch for both: neither is on, mostly.
-        if profile::run() | guard::every() != 0 {
-            return free_listed_sampled(p, page);
-        }
-        match (*thread::front().cast::<Heap>()).push_listed::<false>(&*page, p.cast()) {
-            Pushed::Done => {}
-            Pushed::CountdownOver => countdown_over(page),
-            Pushed::Wrong => freed_wrongly_from_caller(p, page),
-        }
-    }
-}
-
-/// [`free_listed`] while allocations are sampled.
-///
-/// # Safety
-/// As [`free_listed`].
-#[cold]
-#[inline(never)]
-unsafe extern "C" fn free_listed_sampled(p: *mut u8, page: *const Meta) {
-    // SAFETY: the page is this thread's, so the thread has a heap, which begins with its front. The
-    // block is live and given up (rule 1).
-    unsafe {
-        match (*thread::front().cast::<Heap>()).push_listed::<true>(&*page, p.cast()) {
-            Pushed::Done => {}
-            Pushed::CountdownOver => countdown_over(page),
-            Pushed::Wrong => freed_wrongly_from_caller(p, page),
-        }
-    }
+#[inline(always)]
+unsafe fn keep_alone(block: *mut Block, page: &Meta) -> bool {
+    // SAFETY: the caller gives up a live block of `page`, which is of this thread's heap.
+    thread::heap().is_some_and(|heap| unsafe { heap.keep_alone(page, block) })
 }

@@ -19,7 +19,7 @@ pub(super) unsafe fn free_remote(block: *mut Block, page: &'static Meta, owner: 
     unsafe {
         if let Some(heap) = thread::heap()
             && !is_shared(heap, page, owner)
-            && heap.outgoing.join(page, block)
+            && heap.outgoing.join(&heap.open, page, block)
         {
             return;
         }

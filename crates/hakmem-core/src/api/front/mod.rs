@@ -5,12 +5,13 @@
 //!
 //! ```text
 //! malloc(n):  h = thread's word; if n > 1024: slow
-//!             c = h.class16[(n + 15) / 16]; b = h.free[c]; if b is null: slow
-//!             h.free[c] = b.next; prefetch b.next; return b
+//!             l = h.lists + 8 * h.place16[(n + 15) / 16]; b = l.free; if b is null: slow
+//!             l.free = b.next; prefetch b.next; return b
 //! free(p):    x = rotate_right(p - data, 4)
 //!             if x >= limit: slow                  (foreign, NULL, or not a multiple of 16)
 //!             m = metas + x / 4096; if m.owner != thread's word: slow   (remote, large, no page)
-//!             p.next = m.free; m.free = p; m.until_slow -= 1; if m.until_slow == 0: slow
+//!             l = m.frees_to; if l.free == p: error
+//!             p.next = l.free; l.free = p; l.until_slow -= 1; if l.until_slow == 0: slow
 //! ```
 
 mod alloc;

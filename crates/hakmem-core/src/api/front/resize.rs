@@ -30,8 +30,8 @@ pub unsafe fn size_of_block(p: *mut u8) -> Option<usize> {
     let front = thread::front();
     if core::ptr::eq(front, owner.cast()) {
         // SAFETY: the word of a thread leads to a readable front, and only this thread writes it.
-        let list = unsafe { &(*front).free[usize::from(head.class.get())] };
-        check::check_not_free(p, head, list.get());
+        let list = unsafe { &(*front).lists[usize::from(head.class.get())] };
+        check::check_not_free(p, head, list.free.get());
     }
     Some(head.block_size.get() as usize)
 }

@@ -23,7 +23,7 @@ pub struct Glance {
 
 /// Reads the page whose first slot `meta` is.
 pub fn page(meta: &Meta) -> Glance {
-    let (until_slow, carved) = (meta.until_slow.glance(), meta.carved.glance());
+    let (until_slow, carved) = (meta.list.until_slow.glance(), meta.carved.glance());
     let (out, state) = match meta.state.get() {
         _ if meta.kind() == Kind::ProgramPage => (until_slow, "program"),
         PageState::Retired => (0, "retired"),

@@ -2,9 +2,10 @@
 //! slot.
 //!
 //! Blocks have no header. The first word of a free block is the link of its list. The owner of a
-//! page pushes freed blocks onto `free`, the page's own list. When the heap's list of the class is
-//! empty, the owner takes all of `free` for it. So neither malloc nor free counts anything but
-//! `until_slow`.
+//! page pushes freed blocks onto `list`, the page's own one. When the heap's list of the class is
+//! empty, the owner takes all of it. Blocks above `SMALL_MAX` go to the heap's list at once, while
+//! that has few of them: `frees_to` says so (`list`). So neither malloc nor free of a small block
+//! counts anything but `until_slow`.
 //!
 //! `until_slow` is a countdown: it counts frees until the slow path.
 //! - Page in the queue of its class: until only `park_at` blocks are used. That is none, or so few
@@ -13,12 +14,12 @@
 //!
 //! The free that brings it to zero takes the slow path. So one branch serves both cases.
 //!
-//! A block is *used* unless it is on `free` or in a hole. So a used block is the program's, or on
-//! a heap's list, or in a remote batch that no merge has taken apart.
+//! A block is *used* unless it is on the page's list or in a hole. So a used block is the
+//! program's, or on a heap's list, or in a remote batch that no merge has taken apart.
 //!
 //! ```text
-//! carved blocks = until_slow + park_at + length of `free` + in_holes     (in the queue)
-//! unfull_at = until_slow + length of `free`                    (full page)
+//! carved blocks = until_slow + park_at + length of the list + in_holes     (in the queue)
+//! unfull_at = until_slow + length of the list                    (full page)
 //! ```
 //!
 //! Rules
@@ -30,11 +31,10 @@
 //!    page is opened it is the thread that claimed the slot.
 //! 2. `owner` is not null while a block of the page is used, and null otherwise. So a free into an
 //!    empty page takes the slow path, which reports the error. Only a page's first slot has an
-//!    owner. The word of a further slot names that owner too, with the bit `FOLLOW`: `free`
-//!    compares it, and need not read the first slot. Who sets or clears the owner does so in all
-//!    slots. `owner` is also null for a page of sampled blocks, whose first line belongs to
-//!    `profile`, and for a page of a program heap, whose first line belongs to the holder of that
-//!    heap's lock (`program` rule 1).
+//!    owner. The word of a further slot names that owner too: `free` compares it, and need not read
+//!    the first slot. Who sets or clears the owner does so in all slots. `owner` is also null for a
+//!    page of sampled blocks, whose first line belongs to `profile`, and for a page of a program
+//!    heap, whose first line belongs to the holder of that heap's lock (`program` rule 1).
 //! 3. Who writes the rest of the second line: the owner of the slot (see `proto::slots`), before a
 //!    block of the slot is allocated and after the last block was freed. While a large or huge
 //!    block is live: the thread that allocates or resizes it. `stamp` of a parked page belongs to
@@ -75,6 +75,7 @@ mod of_segment;
 pub mod queue;
 
 use crate::backend::arena::{self, Arena, META, SEGMENT, SEGMENT_META, SLOT};
+use crate::backend::list::List;
 use crate::backend::owner::Owner;
 use crate::base::size_class::{FIRST_LONG, FIRST_MEDIUM};
 use crate::base::sync::{AtomicU8, AtomicU32, Ordering::Relaxed};
@@ -96,15 +97,15 @@ pub struct Meta {
     // The owner's line (rules 1 and 5).
     /// Neighbours in the queue, or in another list of pages.
     pub next: Cell<*mut Meta>,
-    /// The page's own list of free blocks.
-    pub free: Cell<*mut Block>,
-    /// The countdown.
-    pub until_slow: Word<i32>,
+    /// The page's own list of free blocks, and the countdown.
+    pub list: List,
+    /// The list that the frees of the owner's thread go to: see `Meta::give_to`.
+    pub frees_to: Word<*mut List>,
+    /// See `next`.
+    pub prev: Cell<*mut Meta>,
     /// Blocks carved since the page was claimed, or since a reset of its program heap renewed it.
     /// The memory behind them is untouched, unless it was renewed.
     pub carved: Word<u32>,
-    /// See `next`.
-    pub prev: Cell<*mut Meta>,
     /// Where the page is.
     pub state: StateCell,
     /// True if the memory was zero when the page was claimed, and was not renewed.
@@ -123,10 +124,10 @@ pub struct Meta {
     /// True if the memory behind the carved blocks was purged since the page was claimed.
     pub is_tail_purged: Cell<bool>,
 
-    _pad: [u8; 18],
+    _pad: [u8; 6],
 
     // The slot's line (rules 3 and 5).
-    /// The owner's address, with the bits `LISTED` and `FOLLOW`: see `Meta::owner`.
+    /// The owner's address, in the hardened build with the bit `LISTED`: see `Meta::owner`.
     pub owner_word: OwnerWord<Owner>,
     /// Blocks that fit.
     pub cap: Word<u32>,
@@ -167,25 +168,24 @@ pub const OWNER_WORD: usize = core::mem::offset_of!(Meta, owner_word);
 /// there.
 pub const FIRST_LISTED: usize = if harden::ON { FIRST_MEDIUM } else { FIRST_LONG };
 
-/// A bit of the owner's word, set for pages of classes from `FIRST_LISTED` on. No thread's word has
-/// it, so `free`'s comparison fails for all blocks of such a page, and the path for blocks that go
-/// onto the heap's list gets them.
-pub const LISTED: usize = 1;
-/// A bit of the owner's word, set in the further slots of a page. There the word is for the
-/// comparison of `free` alone: to all else these slots have no owner (rule 2).
-pub const FOLLOW: usize = 2;
-
-/// The owner that a word names, if it is the word of a first slot, or null.
-#[inline(always)]
-fn owner_in(word: *mut Owner) -> *mut Owner {
-    if word.addr() & FOLLOW == 0 { word.map_addr(|word| word & !LISTED) } else { null_mut() }
-}
+/// In the hardened build, a bit of the owner's word of pages of classes from `FIRST_LISTED` on, in
+/// all slots. No thread's word has it, so `free`'s comparison fails for all blocks of such a page,
+/// and a path that looks at the heap's list gets them. In the default build there is no such bit.
+const LISTED: usize = if harden::ON { 1 } else { 0 };
 
 impl Meta {
     /// The owner of the page. Null: it has none (rule 2), or this is no first slot of a page.
     #[inline]
     pub fn owner(&self) -> *mut Owner {
-        owner_in(self.owner_word.get())
+        let word = self.owner_word.get();
+        // The word of a further slot is for the comparison of `free` alone.
+        if self.is_first() { word.map_addr(|word| word & !LISTED) } else { null_mut() }
+    }
+
+    /// True for a slot that is not a further one of a page.
+    #[inline(always)]
+    pub fn is_first(&self) -> bool {
+        self.back.load(Relaxed) == 0
     }
 
     /// True for a slot that is of no page with an owner.
@@ -194,21 +194,14 @@ impl Meta {
         self.owner_word.peek().is_null()
     }
 
-    /// The page that the slot is of, its owner, and whether it has the bit `LISTED`, for a slot of
-    /// which [`Meta::has_no_owner`] was false.
+    /// The page that the slot is of, its owner, and whether the owner's frees of its blocks go onto
+    /// the heap's list, for a slot of which [`Meta::has_no_owner`] was false.
     #[inline(always)]
     pub fn page_and_owner(&'static self) -> (&'static Meta, *mut Owner, bool) {
         // For all slots alike: which of them a block is in cannot be foretold.
         let page = self.listed_head();
-        let word = page.owner_word.get();
-        (page, word.map_addr(|word| word & !LISTED), word.addr() & LISTED != 0)
-    }
-
-    /// The bits of the slot's word if its owner is `owner`: `LISTED`, maybe with `FOLLOW`. Other
-    /// numbers: it is another owner's.
-    #[inline(always)]
-    pub fn bits_for(&self, owner: *const Owner) -> usize {
-        self.owner_word.peek().addr() ^ owner.addr()
+        let owner = page.owner_word.get().map_addr(|word| word & !LISTED);
+        (page, owner, usize::from(page.class.get()) >= FIRST_LISTED)
     }
 
     /// The first slot of a page, from any of its slots, for slots whose word names
@@ -228,14 +221,33 @@ impl Meta {
         self.owner_word.peek()
     }
 
-    /// Makes `owner` the owner of the page. `owner` is not null, and the page's class is set.
+    /// Makes `owner` the owner of the page. `owner` is not null, and the page's class is set. If it
+    /// is a heap, the page was that heap's before: see [`Meta::give_to`].
     #[inline]
     pub fn set_owner(&self, owner: *mut Owner) {
         let listed = if usize::from(self.class.get()) >= FIRST_LISTED { LISTED } else { 0 };
-        self.owner_word.set(owner.map_addr(|word| word | listed));
-        self.each_follow(|follow| {
-            follow.owner_word.set(owner.map_addr(|word| word | LISTED | FOLLOW));
-        });
+        let word = owner.map_addr(|word| word | listed);
+        self.owner_word.set(word);
+        self.each_follow(|follow| follow.owner_word.set(word));
+    }
+
+    /// Makes a heap the owner of the page, which was not the heap's before. Frees of its thread go
+    /// onto the page's list, or for classes from `FIRST_LISTED` on onto the heap's.
+    ///
+    /// An owner that has the page for a moment leaves `frees_to` as it is: a thread of the heap may
+    /// have read the heap's word before, and reads `frees_to` next (`take_away` rule 1).
+    #[inline]
+    pub fn give_to(&self, heap: &Owner) {
+        let class = usize::from(self.class.get());
+        let list = if class >= FIRST_LISTED && !harden::ON {
+            heap.front.lists.get(class).unwrap_or(&self.list)
+        } else {
+            &self.list
+        };
+        let list = core::ptr::from_ref(list).cast_mut();
+        self.frees_to.set(list);
+        self.each_follow(|follow| follow.frees_to.set(list));
+        self.set_owner(heap.as_word());
     }
 
     /// Takes the owner off the page (rule 2).
@@ -356,11 +368,12 @@ impl Meta {
         core::ptr::from_ref(self).cast_mut()
     }
 
-    /// Makes `span` slots from this one a page of `class`. The caller has claimed them.
+    /// Makes `span` slots from this one a page of `class`, without an owner. The caller has claimed
+    /// them.
     #[unsafe(link_section = ".text.hot.hakmem")]
-    pub fn open(&self, owner: *mut Owner, class: usize, block_size: u32, span: u32, zero: bool) {
-        self.free.set(null_mut());
-        self.until_slow.set(0);
+    pub fn open(&self, class: usize, block_size: u32, span: u32, zero: bool) {
+        self.list.free.set(null_mut());
+        self.list.until_slow.set(0);
         self.park_at.set(0);
         self.holes.set(0);
         self.in_holes.set(0);
@@ -384,17 +397,13 @@ impl Meta {
         }
         self.back.store(0, Relaxed);
         self.set_kind(Kind::Page);
-        if owner.is_null() {
-            self.owner_word.clear();
-        } else {
-            self.set_owner(owner);
-        }
+        self.owner_word.clear();
     }
 
     /// [`Meta::open`] for a page of sampled blocks. It has no owner, so frees of its blocks take
     /// the slow path.
     pub fn open_ownerless(&self, class: usize, block_size: u32, span: u32, zero: bool) {
-        self.open(null_mut(), class, block_size, span, zero);
+        self.open(class, block_size, span, zero);
         self.set_kind(Kind::Sampled);
     }
 

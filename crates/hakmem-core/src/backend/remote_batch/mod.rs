@@ -360,7 +360,7 @@ impl RemoteBatch {
     #[inline]
     pub unsafe fn take_apart(this: *mut Self, page: &Meta) -> (u32, *mut Self) {
         // SAFETY: batch and page belong to the caller (rule 1), so no other thread uses the
-        // anchor's words or `page.free`. The anchor's words are read before `set_next` makes the
+        // anchor's words or `page.list`. The anchor's words are read before `set_next` makes the
         // first one a link. A page list that the caller has is that of `page`.
         unsafe {
             if Self::of_list(this).is_some() {
@@ -375,7 +375,7 @@ impl RemoteBatch {
                 (*this).word1.set(0); // All of a free block but its link is zero.
                 Self::seal(this).set(0);
             }
-            Block::set_next(this.cast(), page.free.replace(first));
+            Block::set_next(this.cast(), page.list.free.replace(first));
             (length, next)
         }
     }
@@ -394,12 +394,12 @@ impl RemoteBatch {
         let mut last = first;
         // SAFETY: the caller emptied the page list, so its blocks are the caller's. `count` found
         // `length` blocks of the page, each linked to the next. The page is the caller's, so
-        // `page.free` is.
+        // `page.list` is.
         unsafe {
             for _ in 1..length {
                 last = Block::next(last);
             }
-            Block::set_next(last, page.free.replace(first));
+            Block::set_next(last, page.list.free.replace(first));
         }
         (length, next)
     }

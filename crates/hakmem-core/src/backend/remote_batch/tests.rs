@@ -31,16 +31,16 @@ fn a_batch_is_opened_newest_first_before_what_is_there() {
     // SAFETY: the test's memory.
     unsafe {
         Block::set_next(old, null_mut());
-        page.free.set(old);
+        page.list.free.set(old);
         let batch = RemoteBatch::new(a);
         let other = RemoteBatch::new(d);
         RemoteBatch::push(batch, b);
         RemoteBatch::set_next(batch, other);
         RemoteBatch::push(batch, c);
         assert_eq!(RemoteBatch::take_apart(batch, &page), (3, other));
-        assert_eq!(list(page.free.get()), [c, b, a, old].map(|p| p.addr()));
-        page.free.set(null_mut());
+        assert_eq!(list(page.list.free.get()), [c, b, a, old].map(|p| p.addr()));
+        page.list.free.set(null_mut());
         assert_eq!(RemoteBatch::take_apart(other, &page), (1, null_mut()));
-        assert_eq!(list(page.free.get()), [d.addr()]);
+        assert_eq!(list(page.list.free.get()), [d.addr()]);
     }
 }

@@ -5,10 +5,10 @@ pub(in crate::heap) mod remote;
 pub(in crate::heap) mod scattered;
 
 use crate::backend::check;
+use crate::backend::list::List;
 use crate::backend::owner::{Owner, inbox_of};
-use crate::backend::page::{Block, FIRST_LISTED, Meta, PageState};
+use crate::backend::page::{self, Block, FIRST_LISTED, Meta, PageState};
 use crate::backend::remote_batch::RemoteBatch;
-use crate::base::address::formed;
 use crate::base::renew::Renew;
 use crate::base::size_class::{CLASSES, FIRST_LONG, FIRST_MEDIUM, SIZES};
 use crate::base::sync::{AtomicU64, Ordering::Relaxed};
@@ -19,6 +19,7 @@ use crate::proto::inbox::Link;
 use crate::proto::take_away;
 use crate::{guard, harden, policy, profile};
 use core::hint::assert_unchecked;
+use core::ptr::{NonNull, null_mut};
 
 /// A heap that counts so many blocks of a class makes room in the counters, although it took no
 /// list.
@@ -63,18 +64,9 @@ pub fn reset_heapless_frees() {
     HEAPLESS.renew(0);
 }
 
-/// What became of a block that [`Heap::push_listed`] was to free.
-pub enum Pushed {
-    Done,
-    /// It is free, and the caller must call [`Heap::counted_down`].
-    CountdownOver,
-    /// It was free already, or is no block.
-    Wrong,
-}
-
 impl Heap {
-    /// Frees a block of a page of the calling thread's heap. True: the countdown of the page is
-    /// over, and the caller must call `counted_down`.
+    /// Frees a block of a page of the calling thread's heap onto the list of the page. True: the
+    /// countdown of the page is over, and the caller must call `counted_down`.
     ///
     /// # Safety
     /// The calling thread holds the heap that owns the page. The block is of this page, on no list,
@@ -82,66 +74,99 @@ impl Heap {
     #[inline(always)]
     #[must_use]
     pub unsafe fn push_freed(page: &Meta, block: *mut Block) -> bool {
-        let push = || {
-            // SAFETY: the caller gives the block up, so its first word may hold a link from now on.
-            unsafe { Block::set_next(block, page.free.get()) };
-            page.free.set(block);
-        };
-        take_away::free(push, || page.count_freed())
+        // SAFETY: the list is the caller's, who owns the page, and so is the block.
+        unsafe { page.list.push(block, page.list.free.get()) }
     }
 
-    /// Frees a block of a page whose class has `FIRST_LISTED` or more: onto the heap's list, while
-    /// that has few blocks. So the next allocation gets the block that was freed last. It lies in
-    /// the cache, and a page of few blocks is not refilled from each time. `SAMPLED`: allocations
-    /// may be sampled.
+    /// The class of a list, if it is one of this heap.
+    #[inline]
+    pub fn class_of_list(&self, list: *const List) -> Option<usize> {
+        let lists = self.owner.front.lists.as_ptr_range();
+        lists.contains(&list).then(|| (list.addr() - lists.start.addr()) / size_of::<List>())
+    }
+
+    /// Takes a block that is one too many off the heap's list of `class`, and returns it with its
+    /// page and the owner of that. None: the list has no more than it takes.
+    ///
+    /// The free that brought the countdown to zero calls this until it returns none. Signal
+    /// handlers may have freed and allocated since. So the block need not be that of the free, and
+    /// there may be several.
+    pub fn take_beyond(&self, class: usize) -> Option<(*mut Block, &'static Meta, *mut Owner)> {
+        let list = &self.owner.front.lists[class];
+        if list.until_slow.get() > 0 {
+            return None;
+        }
+        self.overflowed.set(self.overflowed.get() | 1 << (class - FIRST_LONG));
+        list.until_slow.set(list.until_slow.get() + 1);
+        let block = list.free.get();
+        if block.is_null() {
+            list.until_slow.set(list.most.get());
+            return None;
+        }
+        // SAFETY: the block is on the heap's list of the class.
+        let next = unsafe { Self::checked_next(class, block) };
+        let Some(slot) = page::lookup(block.cast()) else { check::corrupt(block.cast()) };
+        let page = slot.head_of_block();
+        let owner = take_away::pass_on(|| list.free.set(next), || page.owner());
+        Some((block, page, owner))
+    }
+
+    /// The block behind `block` on the heap's list of `class`. Ends the process if no block starts
+    /// at `block`, or if that link leads to no place of a block. Frees put blocks above `SMALL_MAX`
+    /// there, and do not check them.
     ///
     /// # Safety
-    /// The calling thread holds this heap, which owns the page. The block is of this page, and the
-    /// caller's to free if [`Pushed::Wrong`] is not the answer.
-    #[inline(always)]
-    #[must_use]
-    pub unsafe fn push_listed<const SAMPLED: bool>(
-        &self,
-        page: &Meta,
-        block: *mut Block,
-    ) -> Pushed {
-        let class = usize::from(page.class.get());
-        // SAFETY: the caller's page has such a class, and all classes are below CLASSES.
-        unsafe { assert_unchecked((FIRST_LISTED..CLASSES).contains(&class)) };
-        let list = formed(&self.owner.front.free[class]);
-        let first = list.get();
-        let is_free = check::CHECKED && (first == block || page.free.get() == block);
-        if !check::may_start(block, class as u8) || is_free {
-            return Pushed::Wrong;
+    /// `block` is on the heap's list of `class`, and the calling thread holds the heap.
+    pub(in crate::heap) unsafe fn checked_next(class: usize, block: *mut Block) -> *mut Block {
+        if class >= FIRST_LISTED && !check::may_start(block, class as u8) {
+            match page::lookup(block.cast()) {
+                Some(slot) => check::freed_before(block.cast(), slot),
+                None => check::corrupt(block.cast()),
+            }
         }
-        let kept = &self.owner.front.kept[class - FIRST_LONG];
-        let count = kept.get();
-        if count >= self.most_kept[class - FIRST_LONG].get()
-            // Links of the hardened build lead to the same segment.
-            || harden::ON && !first.is_null()
-            || SAMPLED && !self.may_keep(class)
-        {
-            self.overflowed.set(self.overflowed.get() | 1 << (class - FIRST_LONG));
-            // SAFETY: the caller promises that the thread holds this heap, which owns the page, and
-            // gives up a live block of it.
-            let is_over = unsafe { Heap::push_freed(page, block) };
-            return if is_over { Pushed::CountdownOver } else { Pushed::Done };
-        }
-        kept.set(count + 1);
-        // SAFETY: the caller gives up a live block, so its first word may hold a link from now on.
-        let link = || unsafe { Block::set_next(block, first) };
-        take_away::keep(link, |order| list.set_by(block, order));
-        // The counters show a block that went to its page and onto the list again. A program may
-        // allocate and free this block for ever without a refill.
-        if self.counts.note(class, HeapEvent::Listed, 1) > MUCH {
-            self.counts.make_room(class);
-        }
-        Pushed::Done
+        // SAFETY: the block is on the heap's list, so its first word is a link.
+        let next = unsafe { Block::next(block) };
+        check::check_link(block, next);
+        next
     }
 
-    /// Frees a block of a page that another owner has, as [`Heap::push_listed`] does. The thread
-    /// allocates it again, and no two threads write to one cache line for it: each of these blocks
-    /// has lines of its own. False: the caller still has the block.
+    /// Takes the first block off the heap's list of `class`, and checks what the fast path does not
+    /// check itself. None: the list is empty.
+    pub fn take_listed(&self, class: usize) -> Option<NonNull<Block>> {
+        let list = &self.owner.front.lists[class].free;
+        let block = NonNull::new(list.get())?;
+        // SAFETY: the block is on the heap's list of the class.
+        let next = unsafe { Self::checked_next(class, block.as_ptr()) };
+        take_away::pop(|| list.set(next));
+        self.note_taken(class);
+        Some(block)
+    }
+
+    /// In the hardened build, puts a block of a page of this heap onto the heap's list, if that is
+    /// empty: links lead to the same segment there. So the next allocation gets the block that was
+    /// freed last. False: the caller still has the block.
+    ///
+    /// # Safety
+    /// The calling thread holds this heap, which owns the page. The block is live, of `page`, whose
+    /// class has `FIRST_LISTED` or more, and the caller's to free.
+    pub unsafe fn keep_alone(&self, page: &Meta, block: *mut Block) -> bool {
+        let class = usize::from(page.class.get());
+        let list = &self.owner.front.lists[class];
+        if check::CHECKED && (page.list.free.get() == block || list.free.get() == block) {
+            check::double_free(block.cast(), page);
+        }
+        if !list.free.get().is_null() || list.until_slow.get() <= 1 {
+            return false;
+        }
+        // SAFETY: the caller gives up a live block.
+        let is_over = unsafe { list.push(block, null_mut()) };
+        debug_assert!(!is_over, "the countdown was above 1");
+        true
+    }
+
+    /// Frees a block of a page that another owner has onto the heap's list, as `free` does with one
+    /// of this heap. The thread allocates it again, and no two threads write to one cache line for
+    /// it: each of these blocks has lines of its own. False: the caller still has the block.
     ///
     /// A list of the first length takes none: perhaps the thread only frees, and then sleeps. Such
     /// a block would keep a page from going back of which its owner, asleep too, has all else.
@@ -166,20 +191,19 @@ impl Heap {
         if !check::may_start(block, class as u8) {
             return false; // The batch says what is wrong.
         }
-        if check::CHECKED && self.owner.front.free[class].get() == block {
+        let list = &self.owner.front.lists[class];
+        if check::CHECKED && list.free.get() == block {
             check::double_free(block.cast(), page);
         }
         let i = class - FIRST_LONG;
-        let (kept, most) = (&self.owner.front.kept[i], self.most_kept[i].get());
-        let count = kept.get();
-        if count >= most || most == FIRST_KEPT[i] {
+        if list.until_slow.get() <= 1 || list.most.get() == i32::from(FIRST_KEPT[i]) + 1 {
             self.overflowed.set(self.overflowed.get() | 1 << i);
             return false;
         }
         // SAFETY: the caller gives up a live block of a page that `owner` had.
         let is_kept = unsafe { self.list_of_other(class, owner, block) };
         if is_kept {
-            kept.set(count + 1);
+            list.until_slow.set(list.until_slow.get() - 1);
         }
         is_kept
     }
@@ -197,15 +221,11 @@ impl Heap {
             self.pause.leave();
             return false;
         }
-        let list = formed(&self.owner.front.free[class]);
+        let list = &self.owner.front.lists[class].free;
         let first = list.get();
         // SAFETY: the caller gives up a live block, so its first word may hold a link from now on.
         let link = || unsafe { Block::set_next(block, first) };
         take_away::keep(link, |order| list.set_by(block, order));
-        // The counters show a block that went to its page and onto the list again.
-        if self.counts.note(class, HeapEvent::Listed, 1) > MUCH {
-            self.counts.make_room(class);
-        }
         if is_parked {
             self.pause.leave();
         }
@@ -216,26 +236,42 @@ impl Heap {
     /// now on it keeps twice as many blocks, up to `MOST_KEPT`.
     #[inline(always)]
     pub(in crate::heap) fn lengthen_list(&self, class: usize) {
-        let i = class - FIRST_LONG;
-        self.owner.front.kept[i].set(0);
+        let (i, list) = (class - FIRST_LONG, &self.owner.front.lists[class]);
         let overflowed = self.overflowed.get();
+        let mut most = list.most.get();
         if overflowed & 1 << i != 0 {
             self.overflowed.set(overflowed & !(1 << i));
-            self.most_kept[i].set((2 * self.most_kept[i].get()).min(MOST_KEPT[i]));
+            most = (2 * most - 1).min(i32::from(MOST_KEPT[i]) + 1);
         }
+        // In this order another thread seldom reads that the list has freed blocks.
+        list.until_slow.set(most);
+        list.most.set(most);
     }
 
     /// Lets each list keep as many blocks as at first. For a new heap.
     pub(in crate::heap) fn shorten_lists(&self) {
-        self.most_kept.iter().zip(FIRST_KEPT).for_each(|(most, first)| most.set(first));
+        let lists = self.owner.front.lists[FIRST_LONG..].iter();
+        lists.zip(FIRST_KEPT).for_each(|(list, first)| list.begin(first));
     }
 
-    /// A block was taken from the heap's list of `class`.
+    /// A block was taken from the heap's list of `class`. If it was a freed one, it counts as
+    /// allocated now: the others counted when they were put there.
     #[inline(always)]
     pub fn note_taken(&self, class: usize) {
-        if let Some(kept) = self.owner.front.kept.get(class.wrapping_sub(FIRST_LONG)) {
-            kept.set(kept.get().saturating_sub(1));
+        if let Some(reused) = self.counts.reused.get(class.wrapping_sub(FIRST_LONG))
+            && self.owner.front.lists[class].count_taken()
+        {
+            reused.add(1);
         }
+    }
+
+    /// Counts `n` blocks less as put on the list of `class`: they went back unused. Of the freed
+    /// ones on the list, which only its countdown knows, as many go first.
+    pub(in crate::heap) fn unlist(&self, class: usize, n: u32) {
+        let list = &self.owner.front.lists[class];
+        let kept = list.kept().min(n);
+        list.until_slow.set(list.until_slow.get() + kept as i32);
+        self.counts.unlist(class, n - kept);
     }
 
     /// Frees a block of a page of this heap, and handles the end of the countdown. `busy` is set.
@@ -284,7 +320,7 @@ impl Heap {
                 // This must come before `unfull_or_empty`: that may give the page to another owner,
                 // and then this heap must not read the class.
                 self.counts.note(usize::from(page.class.get()), HeapEvent::Received, length);
-                if page.until_slow.get() <= 0 {
+                if page.list.until_slow.get() <= 0 {
                     self.unfull_or_empty(page);
                 }
             })
@@ -293,10 +329,16 @@ impl Heap {
     }
 
     /// Handles the end of the countdown of a page of this heap: the page becomes unfull, a
-    /// candidate, or empty.
+    /// candidate, or empty. In the child of a fork by a signal handler in the middle of a free, it
+    /// may be another heap's: then this does nothing.
     #[inline(always)]
     pub fn counted_down(&self, page: &Meta) {
-        self.busy(|| self.unfull_or_empty(page));
+        self.busy(|| {
+            // Inside, no purge has the page for a moment (`reclaim::sleeping` rule 3).
+            if page.owner() == self.owner() {
+                self.unfull_or_empty(page);
+            }
+        });
     }
 
     /// Moves a page of this heap to its next state, after its countdown has ended: a full page goes
@@ -313,21 +355,21 @@ impl Heap {
             page.state.set(PageState::Queue);
             self.counts.note(class, HeapEvent::Unfulled, 1);
             self.queue[class].push_second(page);
-            let used = page.carved.get() as i32 - page.unfull_at.get() + page.until_slow.get();
+            let used = page.carved.get() as i32 - page.unfull_at.get() + page.list.until_slow.get();
             let base = parked::most_out(page.cap.get());
             if used > i32::from(base) {
                 return page.count_down(used, base);
             }
             used
         } else {
-            page.until_slow.get() + i32::from(page.park_at.get())
+            page.list.until_slow.get() + i32::from(page.park_at.get())
         };
         page.count_down(used, 0);
         if used > 0 {
             return self.make_candidate(class, page);
         }
         if check::CHECKED && used < 0 {
-            check::double_free(page.free.get().cast(), page);
+            check::double_free(page.list.free.get().cast(), page);
         }
         self.withdraw(page);
         if self.queue[class].is_only(page) {
@@ -346,7 +388,7 @@ impl Heap {
     fn give_up(&self, class: usize, page: &'_ Meta) {
         self.queue[class].remove(page);
         if self.is_to_walk(self.counts.recent(class, HeapEvent::Empties)) {
-            self.now_and_then(class, page.free.get(), page.listed(), page);
+            self.now_and_then(class, page.list.free.get(), page.listed(), page);
         }
         if self.end_page(class, page, policy::CACHED_PAGES.of(class)) {
             self.released().set(true);

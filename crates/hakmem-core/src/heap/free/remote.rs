@@ -70,15 +70,25 @@ const NO_CHAIN: Chain = Chain {
     count: 0,
 };
 
+/// Sets a number to zero, but writes only if that changes it: most heaps have nothing to send, and
+/// their memory here is untouched.
+fn clear<N: Default + PartialEq + Copy>(number: &Cell<N>) {
+    if number.get() != N::default() {
+        number.set(N::default());
+    }
+}
+
+/// Batches that blocks are added to; null: none. Only the holder of the heap uses them. They lie
+/// apart from [`Outgoing`], of which each refill reads some words.
+pub struct Open([Cell<*mut RemoteBatch>; BATCHES]);
+
 /// The remote frees that a heap has not sent yet. Only the holder of the heap uses it.
 pub struct Outgoing {
-    /// Batches that blocks are added to; null: none.
-    open: [Cell<*mut RemoteBatch>; BATCHES],
     /// Closed batches, linked: they take no more blocks.
     closed: Cell<*mut RemoteBatch>,
     /// Blocks freed for other owners.
     pub sent: Counter<u64>,
-    /// Bit i: `open[i]` has a batch.
+    /// Bit i: the open batch `i` is there.
     filling: Cell<u64>,
     /// Bytes of blocks that may join before the heap sends everything.
     room: Cell<i32>,
@@ -120,16 +130,16 @@ fn owner_of(page: &Meta, block: *mut Block) -> *mut Owner {
 }
 
 impl Outgoing {
-    /// Adds a block of `page` to the open batch of its slot. False: there is none, no room for the
-    /// block, or the program made an error. Then nothing has changed, and the caller must call
-    /// [`Outgoing::add`].
+    /// Adds a block of `page` to the batch of its slot in `open`, the heap's. False: there is none,
+    /// no room for the block, or the program made an error. Then nothing has changed, and the
+    /// caller must call [`Outgoing::add`].
     ///
     /// # Safety
     /// The block is of `page`, was live, and the caller gives it up if this returns true.
     #[inline(always)]
-    pub unsafe fn join(&self, page: &Meta, block: *mut Block) -> bool {
+    pub unsafe fn join(&self, open: &Open, page: &Meta, block: *mut Block) -> bool {
         let (size, room, batch) =
-            (page.block_size.get(), self.room.get(), self.open[place(block)].get());
+            (page.block_size.get(), self.room.get(), open.0[place(block)].get());
         if !is_same_slot(batch, block)
             || room < size as i32
             || !check::may_start(block, page.class.get())
@@ -165,11 +175,11 @@ impl Outgoing {
             self.room.set(self.most().max(size) as i32);
         }
         // SAFETY: the caller gives up a block of `page`.
-        if unsafe { self.join(page, block) } {
+        if unsafe { self.join(&heap.open, page, block) } {
             return;
         }
         let i = place(block);
-        if is_same_slot(self.open[i].get(), block) {
+        if is_same_slot(heap.open.0[i].get(), block) {
             // There is room, and a block of the page starts here: so it is in the batch already.
             check::double_free(block.cast(), page);
         }
@@ -187,7 +197,7 @@ impl Outgoing {
         }
         self.close(heap, i);
         // SAFETY: the caller gives up the block, and it fits: the check above returned otherwise.
-        self.open[i].set(unsafe { RemoteBatch::new(block) });
+        heap.open.0[i].set(unsafe { RemoteBatch::new(block) });
         self.filling.set(self.filling.get() | 1 << i);
         self.room.set(self.room.get() - size as i32);
         if !policy::BATCH_BY_PAGE.is_on() {
@@ -210,7 +220,7 @@ impl Outgoing {
 
     /// Moves an open batch, if there is one, to the closed ones.
     fn close(&self, heap: &Heap, i: usize) {
-        let batch = self.open[i].replace(null_mut());
+        let batch = heap.open.0[i].replace(null_mut());
         if batch.is_null() {
             return;
         }
@@ -305,10 +315,11 @@ impl Outgoing {
         while self.filling.get() != 0 {
             self.close(heap, self.filling.get().trailing_zeros() as usize);
         }
-        let mut batches = self.closed.replace(null_mut());
+        let mut batches = self.closed.get();
         if batches.is_null() {
-            return self.room.set(0);
+            return clear(&self.room);
         }
+        self.closed.set(null_mut());
         let before = self.chains_sent.get();
         while !batches.is_null() {
             // SAFETY: these were the closed batches of this heap, or are the rest of them.
@@ -333,18 +344,19 @@ impl Outgoing {
     /// Resets the counters, in the child of a fork.
     pub fn reset_counts(&self) {
         self.sent.renew(0);
-        self.sent_then.set(0);
+        clear(&self.sent_then);
         self.batches_sent.renew(0);
-        self.batches_then.set(0);
+        clear(&self.batches_then);
         self.chains_sent.renew(0);
     }
 
     /// Forgets all batches, in the child of a fork. The fork may have interrupted another thread
     /// that was writing one.
-    pub fn forget(&self) {
-        self.open.iter().for_each(|open| open.set(null_mut()));
-        self.closed.set(null_mut());
-        self.filling.set(0);
-        self.room.set(0);
+    pub fn forget(&self, open: &Open) {
+        for open in open.0.iter().chain([&self.closed]).filter(|batch| !batch.get().is_null()) {
+            open.set(null_mut());
+        }
+        clear(&self.filling);
+        clear(&self.room);
     }
 }

@@ -25,6 +25,7 @@ use crate::backend::page::{Block, Meta};
 use crate::base::size_class::{FIRST_LONG, SIZES};
 use crate::heap::Heap;
 use crate::heap::counts::HeapEvent;
+use crate::heap::free::MUCH;
 use crate::proto::inbox::Link;
 use crate::{guard, harden, profile};
 use core::cell::Cell;
@@ -78,13 +79,14 @@ impl Heap {
         if size < LEAST || !check::may_start(block, class as u8) {
             return false; // The batch says what is wrong.
         }
-        if check::CHECKED && self.owner.front.free[class].get() == block {
+        if check::CHECKED && self.owner.front.lists[class].free.get() == block {
             check::double_free(block.cast(), page);
         }
         let (known, listed) =
             (&self.turns.listed[class], self.counts.recent(class, HeapEvent::Listed));
         let most = (MOST / size) as i16;
-        let is_refilled = known.get() != listed && !self.owner.front.free[class].get().is_null();
+        let is_refilled =
+            known.get() != listed && !self.owner.front.lists[class].free.get().is_null();
         if is_refilled && turn.get() >= -(most / 4) {
             turn.set(most);
         } else if turn.get() == 0 {
@@ -101,6 +103,10 @@ impl Heap {
         // SAFETY: the caller gives up a live block of a page of `class` that `owner` had (rule 4).
         let is_kept = unsafe { self.list_of_other(class, owner, block) };
         if is_kept {
+            // The counters show a block that went to its page and onto the list again.
+            if self.counts.note(class, HeapEvent::Listed, 1) > MUCH {
+                self.counts.make_room(class);
+            }
             turn.set(turn.get() - 1);
             known.set(listed.wrapping_add(1));
         }
@@ -112,7 +118,7 @@ impl Heap {
     #[inline(never)]
     fn turn_after_sends(&self, class: usize) -> i16 {
         let turn = self.next_turn(class);
-        if turn > 0 || self.owner.front.free[class].get().is_null() || self.is_busy() {
+        if turn > 0 || self.owner.front.lists[class].free.get().is_null() || self.is_busy() {
             return turn;
         }
         self.busy(|| self.put_list_back(class));
@@ -123,7 +129,7 @@ impl Heap {
     #[cold]
     fn next_turn(&self, class: usize) -> i16 {
         let most = (MOST / SIZES[class]) as i16;
-        let mut at = self.owner.front.free[class].get();
+        let mut at = self.owner.front.lists[class].free.get();
         let mut listed = 0;
         while !at.is_null() && listed < most {
             listed += 1;

@@ -3,7 +3,7 @@
 
 use crate::backend::arena::SLOT;
 use crate::backend::check;
-use crate::backend::page::{self, Block, Kind, Meta, PageState};
+use crate::backend::page::{self, Block, FIRST_LISTED, Kind, Meta, PageState};
 use crate::base::size_class::CLASSES;
 use crate::harden::{self, wipe};
 use crate::heap::Heap;
@@ -19,7 +19,6 @@ impl Heap {
         self.busy(|| {
             self.receive_remote_frees();
             self.empty_quarantine();
-            self.owner.front.kept.iter().for_each(|kept| kept.set(0));
             for class in 0..CLASSES {
                 self.put_list_back(class);
             }
@@ -44,11 +43,15 @@ impl Heap {
 
     /// Gives the blocks of the list of `class` back. The caller is inside. O(blocks of the list).
     pub(in crate::heap) fn put_list_back(&self, class: usize) {
-        let mut block = self.owner.front.free[class].replace(null_mut());
+        let mut block = self.owner.front.lists[class].free.replace(null_mut());
         let mut unused = 0;
         while !block.is_null() {
-            let Some(page) = page::lookup(block.cast()) else { check::corrupt(block.cast()) };
-            let page = page.head_of_block();
+            let Some(slot) = page::lookup(block.cast()) else { check::corrupt(block.cast()) };
+            // Frees put blocks above `SMALL_MAX` onto the list, and do not check where they start.
+            if class >= FIRST_LISTED && !check::may_start(block, class as u8) {
+                check::freed_before(block.cast(), slot);
+            }
+            let page = slot.head_of_block();
             // A block that the program freed twice may be on the list although its page has ended.
             if check::CHECKED && (page.kind() != Kind::Page || !check::is_block_of(page, block)) {
                 check::corrupt(block.cast());
@@ -77,7 +80,7 @@ impl Heap {
         }
         // The program did not get these blocks from the list, so they count neither as
         // allocated nor as freed.
-        self.counts.unlist(class, unused);
+        self.unlist(class, unused);
     }
 
     /// Frees `block`, and those that follow it in its list, up to the first one in another slot.
@@ -99,11 +102,13 @@ impl Heap {
                 next = Block::next(last);
             }
             let push = || {
-                Block::set_next(last, page.free.get());
-                page.free.set(block);
+                Block::set_next(last, page.list.free.get());
+                page.list.free.set(block);
             };
-            take_away::free(push, || page.until_slow.set(page.until_slow.get() - count as i32));
-            if page.until_slow.get() <= 0 {
+            take_away::free(push, || {
+                page.list.until_slow.set(page.list.until_slow.get() - count as i32)
+            });
+            if page.list.until_slow.get() <= 0 {
                 self.unfull_or_empty(page);
             }
             (next, count)

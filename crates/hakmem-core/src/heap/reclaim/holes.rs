@@ -78,7 +78,7 @@ fn set_holes(page: &Meta, piece: usize, holes: Pieces) {
 /// (free / all)^k.
 pub fn is_worth_it(page: &Meta) -> bool {
     const ONE: u64 = 1 << 16;
-    let (cap, used) = (u64::from(page.cap.get()), page.until_slow.get().max(0) as u64);
+    let (cap, used) = (u64::from(page.cap.get()), page.list.until_slow.get().max(0) as u64);
     let mut part = cap.saturating_sub(used) * ONE / cap.max(1);
     let blocks = piece_bytes() as u64 / u64::from(page.block_size.get()).max(1);
     for _ in 0..blocks.max(1).ilog2() {
@@ -129,7 +129,7 @@ unsafe fn purge_pieces(page: &Meta) -> usize {
         .step_by(size.max(LINE))
         .for_each(|offset| prefetch(start.wrapping_add(offset)));
     let mut free = [0u64; MOST / 64];
-    let mut block = page.free.get();
+    let mut block = page.list.free.get();
     while !block.is_null() {
         let i = number(block);
         if i >= carved || free[i / 64] & 1 << (i % 64) != 0 {
@@ -167,7 +167,7 @@ unsafe fn purge_pieces(page: &Meta) -> usize {
             in_holes += 1;
         }
     }
-    page.free.set(list);
+    page.list.free.set(list);
     page.in_holes.set(in_holes);
     set_holes(page, piece, old | new);
     give_back(page, piece, new)

@@ -51,21 +51,20 @@ impl Heap {
     /// the page must not wait for what this heap keeps. Of a list that frees do not go to, only the
     /// first is looked at. True: the page is empty now. O(blocks on the list).
     fn take_back(&self, class: usize, page: &Meta) -> bool {
-        let list = &self.owner.front.free[class];
+        let list = &self.owner.front.lists[class].free;
         let (mut last, mut block): (*mut Block, _) = (null_mut(), list.get());
         let most = if class >= FIRST_LISTED { LONGEST } else { 1 };
         for _ in 0..most {
             if block.is_null() {
                 break;
             }
-            // SAFETY: the block is on this heap's list, so its first word is a link, and no one
-            // else uses it. This heap owns the page.
+            // SAFETY: the block is on this heap's list of the class, and no one else uses it. This
+            // heap owns the page.
             unsafe {
-                let next = Block::next(block);
+                let next = Heap::checked_next(class, block);
                 if check::is_block_of(page, block) {
                     // The program did not get the block from the list: see `collect`.
-                    self.counts.unlist(class, 1);
-                    self.note_taken(class);
+                    self.unlist(class, 1);
                     if last.is_null() {
                         list.set(next);
                     } else {

@@ -11,9 +11,9 @@
 //!   as blocks of a parked page.
 //!
 //! The purge looks only at heaps whose holders have done nothing on slow paths for the decay
-//! (`Counts::work`). A thread may go on by fast paths alone, which count nothing: it frees its
-//! blocks, say, and sleeps again. So the purge looks again after twice the decay, four times and so
-//! on, up to `LONGEST_WAIT`.
+//! (`SharedHeap::work`). A thread may go on by the fast paths of small blocks alone, which count
+//! nothing: it frees its blocks, say, and sleeps again. So the purge looks again after twice the
+//! decay, four times and so on, up to `LONGEST_WAIT`.
 //!
 //! Rules
 //! 1. The calling thread makes a pass of the purge. It uses the fields of a heap that it keeps
@@ -92,7 +92,7 @@ pub fn after_fork() {
 
 /// What the passes of the purge saw of a heap. All zero bytes are: nothing yet.
 pub struct Seen {
-    /// `Counts::work`.
+    /// `SharedHeap::work`.
     work: AtomicU64,
     /// When a pass first saw this, or last looked, in coarse milliseconds.
     at: AtomicU32,
@@ -142,7 +142,7 @@ pub fn give_up_all(
                 // A sleeping holder would not tell of it.
                 heap.home.tell();
                 // What was given up counts as work too.
-                seen.work.store(heap.counts.work(), Relaxed);
+                seen.work.store(heap.shared().work(), Relaxed);
             };
             if while_paused(heap, barriers, give_up) {
                 seen.at.store(now, Relaxed);
@@ -162,7 +162,7 @@ impl Seen {
     /// True if the holder has done nothing on slow paths for `decay` ms, as far as passes have
     /// seen, and if the next look is due. Remote frees do not wait for that.
     fn is_due(&self, heap: &SharedHeap, now: u32, decay: u32, pauses: Pauses) -> bool {
-        let work = heap.counts().work();
+        let work = heap.work();
         if self.work.swap(work, Relaxed) != work {
             self.at.store(now, Relaxed);
             self.looks.store(0, Relaxed);
@@ -217,12 +217,13 @@ fn give_up(heap: &'static Heap, barriers: &HeavyBarriers, goes_on: impl Fn() -> 
     // The first block of the list of each class, when `is_unused` last looked.
     let firsts = [const { Cell::new(null_mut()) }; CLASSES];
     let is_unused = |class: usize, page: &Meta| {
-        let first = take_away::first(|order| heap.owner.front.free[class].glance_by(order));
+        let first = take_away::first(|order| heap.owner.front.lists[class].free.glance_by(order));
         firsts[class].set(first);
         let elsewhere = used(page).and_then(|used| used.checked_sub(waiting.of(page)));
         elsewhere.is_some_and(|count| is_listed(first, class, page, count))
     };
-    let is_as_it_was = |class: usize| heap.owner.front.free[class].glance() == firsts[class].get();
+    let is_as_it_was =
+        |class: usize| heap.owner.front.lists[class].free.glance() == firsts[class].get();
     // A list of blocks up to `SMALL_MAX` is of one page of the heap, and of blocks of other owners'
     // pages. One of larger blocks is of as many pages as the program freed the last blocks of.
     for nth in 0..LIST_PAGES {
@@ -259,7 +260,7 @@ fn used(page: &Meta) -> Option<u32> {
     if !matches!(page.state.get(), PageState::Queue | PageState::Candidate) {
         return None;
     }
-    u32::try_from(page.until_slow.glance())
+    u32::try_from(page.list.until_slow.glance())
         .ok()
         .filter(|&left| left > 0)
         .map(|left| left + u32::from(page.park_at.get()))
@@ -267,7 +268,7 @@ fn used(page: &Meta) -> Option<u32> {
 
 /// The page of the `nth` block on the heap's list of `class`, if the heap owns it.
 fn page_of_list(heap: &Heap, class: usize, nth: usize) -> Option<&'static Meta> {
-    let first = take_away::first(|order| heap.owner.front.free[class].glance_by(order));
+    let first = take_away::first(|order| heap.owner.front.lists[class].free.glance_by(order));
     let (_, page) = listed(first, class).nth(nth)?;
     (page.owner() == heap.owner()).then_some(page)
 }

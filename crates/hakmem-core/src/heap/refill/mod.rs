@@ -51,7 +51,7 @@ impl Heap {
         self.busy(|| {
             self.receive_remote_frees();
             match self.queue[class].first() {
-                Some(page) if !page.free.get().is_null() => {
+                Some(page) if !page.list.free.get().is_null() => {
                     // SAFETY: the first page of the queue, whose list is not empty.
                     Some((unsafe { self.take(class, page) }, false))
                 }
@@ -76,7 +76,7 @@ impl Heap {
         }
         self.send_remote_frees();
         // SAFETY: the calling thread holds this heap (`heap` rule 1), which is never freed.
-        while let Some(page) = unsafe { parked::unpark(class, self.owner()) } {
+        while let Some(page) = unsafe { parked::unpark(class, &self.owner) } {
             self.pages.set(self.pages.get().saturating_add(1));
             self.counts.unparked.add(1);
             self.queue[class].push(page);
@@ -96,7 +96,7 @@ impl Heap {
     fn refill_from_queue(&self, class: usize) -> Option<Found> {
         let mut moved_on = 0;
         while let Some(page) = self.queue[class].first() {
-            if !page.free.get().is_null() {
+            if !page.list.free.get().is_null() {
                 self.counts.next_pages.add(moved_on);
                 // SAFETY: the first page of the queue, whose list is not empty.
                 return Some((unsafe { self.take(class, page) }, false));
@@ -145,7 +145,7 @@ impl Heap {
             // empty. Nothing has changed either since.
             return unsafe { self.take_candidate(class, page) };
         }
-        let list = page.free.replace(null_mut());
+        let list = page.list.free.replace(null_mut());
         let length = page.listed();
         page.count_down(page.carved.get() as i32 - i32::from(page.in_holes.get()), 0);
         if state != PageState::Queue {
@@ -158,8 +158,10 @@ impl Heap {
         // SAFETY: the list was not empty. Its blocks are free and on no other list (`page` rule 4),
         // and the heap owns the page or had it retired.
         unsafe {
-            check::peek(list, page);
-            self.owner.front.free[class].set(Block::next(list));
+            if !check::peek(list, length, page) && !self.inherited.get() {
+                check::corrupt(list.cast());
+            }
+            self.owner.front.lists[class].free.set(Block::next(list));
             if self.is_to_walk(takes) {
                 return NonNull::new_unchecked(self.now_and_then(class, list, length, page));
             }
@@ -238,7 +240,7 @@ impl Heap {
         // SAFETY: the page is the first of this heap's queue, so the heap owns it. The calling
         // thread holds the heap (`heap` rule 1).
         let (first, count) = unsafe { holes::fill(page)? };
-        page.until_slow.set(page.until_slow.get() + count as i32);
+        page.list.until_slow.set(page.list.until_slow.get() + count as i32);
         // These blocks were freed before the purge of the hole. The counters see these frees only
         // now.
         self.counts.note(class, HeapEvent::Listed, count);
@@ -247,7 +249,7 @@ impl Heap {
         // SAFETY: the blocks were in a hole (`holes` rule 2), so they are on this list alone.
         // `fill` returns at least one.
         unsafe {
-            self.owner.front.free[class].set(Block::next(first));
+            self.owner.front.lists[class].free.set(Block::next(first));
             NonNull::new(first)
         }
     }
@@ -293,8 +295,8 @@ impl Heap {
             unsafe { harden::fresh::mark(first, size) };
         }
         page.carved.set(page.carved.get() + count);
-        page.until_slow.set(page.until_slow.get() + count as i32);
-        self.owner.front.free[class].set(list);
+        page.list.until_slow.set(page.list.until_slow.get() + count as i32);
+        self.owner.front.lists[class].free.set(list);
         self.counts.note(class, HeapEvent::Listed, count);
         self.counts.existing[class].add(i64::from(count));
         self.counts.note(class, HeapEvent::Carves, 1);
@@ -309,7 +311,7 @@ impl Heap {
         self.queue[class].remove(page);
         let threshold = (page.cap.get() / policy::UNFULL_FRACTION.of(class).max(1)).max(1) as i32;
         page.unfull_at.set(threshold);
-        page.until_slow.set(threshold);
+        page.list.until_slow.set(threshold);
         page.state.set(PageState::Full);
         self.counts.note(class, HeapEvent::Filled, 1);
     }
@@ -350,7 +352,8 @@ impl Heap {
         }
         // A class that only grows takes no lists, so it makes room here.
         self.counts.make_room(class);
-        page.open(self.owner(), class, size, span, zero);
+        page.open(class, size, span, zero);
+        page.give_to(&self.owner);
         self.pages.set(self.pages.get().saturating_add(1));
         Some(page)
     }

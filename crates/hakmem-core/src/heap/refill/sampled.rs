@@ -40,11 +40,11 @@ impl Heap {
         Some(made)
     }
 
-    /// The count of listed blocks, by which a sampler knows where it is. The sampler uses it modulo
-    /// `WRAP`.
+    /// The count of blocks that were put on the list by refills, or taken from it again after a
+    /// free. By it a sampler knows where it is. It uses the count modulo `WRAP`.
     #[inline(always)]
     fn handed(&self, class: usize) -> u32 {
-        self.counts.recent(class, HeapEvent::Listed)
+        self.counts.recent(class, HeapEvent::Listed).wrapping_add(self.counts.reused(class) as u32)
     }
 
     /// [`Heap::refill`] while allocations are sampled.
@@ -67,14 +67,10 @@ impl Heap {
         // SAFETY: a class comes from `size_class` or from a page, and these are below CLASSES.
         unsafe { assert_unchecked(class < CLASSES) };
         let Some(sampler) = self.sampler() else { return self.refill_unsampled(class) };
-        let (points, handed) = (&sampler.guards, |class| self.handed(class));
-        if points.is_due(class, handed) {
-            if let Some(block) = guard::alloc(request, SIZES[class] as usize, Owner::NONE) {
-                points.draw(class, handed(class));
-                return Some((block.cast(), true));
-            }
-            points.draw(class, handed(class).wrapping_add(1));
+        if let Some(guarded) = self.guarded(sampler, class, request) {
+            return Some(guarded);
         }
+        let (points, handed) = (&sampler.guards, |class| self.handed(class));
         let before = points.left(class, handed(class));
         let fresh = if profile::is_on() {
             self.refill_profiled(class)
@@ -92,6 +88,53 @@ impl Heap {
             }
         }
         Some(fresh)
+    }
+
+    /// A block with a guarded place, if the next block of `class` is such a sample and there is a
+    /// place for it.
+    fn guarded(&self, sampler: &Sampler, class: usize, request: usize) -> Option<Found> {
+        let (points, handed) = (&sampler.guards, |class| self.handed(class));
+        if !points.is_due(class, handed) {
+            return None;
+        }
+        let block = guard::alloc(request, SIZES[class] as usize, Owner::NONE);
+        let next = handed(class).wrapping_add(u32::from(block.is_none()));
+        points.draw(class, next);
+        block.map(|block| (block.cast(), true))
+    }
+
+    /// A block that the profile samples, if the next block of `class` is such a sample.
+    fn profiled(&self, sampler: &Sampler, class: usize) -> Option<Found> {
+        let handed = |class| self.handed(class);
+        if !sampler.is_due(class, handed) {
+            return None;
+        }
+        let block = profile::sample_small(sampler, class, handed)?;
+        self.busy(|| {
+            self.counts.note(class, HeapEvent::Listed, 1);
+            self.counts.note(class, HeapEvent::Takes, 1);
+            self.counts.make_room(class);
+            self.counts.existing[class].add(1);
+            self.note_live(i64::from(SIZES[class]));
+        });
+        Some((block, false))
+    }
+
+    /// A sample in place of the first block of the list of `class`, if that is a freed one and a
+    /// sample is due. The list of a class above `SMALL_MAX` gets freed blocks that no refill saw.
+    #[cold]
+    #[inline(never)]
+    pub fn sample_instead(&self, class: usize, request: usize) -> Option<Found> {
+        if self.may_take(class) {
+            return None;
+        }
+        let sampler = self.sampler()?;
+        if guard::is_at_work()
+            && let Some(guarded) = self.guarded(sampler, class, request)
+        {
+            return Some(guarded);
+        }
+        if profile::is_on() { self.profiled(sampler, class) } else { None }
     }
 
     /// [`Heap::refill`] while the profile is on. Most refills end long before the next sample.
@@ -116,19 +159,10 @@ impl Heap {
     #[inline(never)]
     fn sample_or_cut(&self, class: usize) -> Option<Found> {
         let Some(sampler) = self.sampler() else { return self.refill_unsampled(class) };
-        let handed = |class| self.handed(class);
-        if sampler.is_due(class, handed)
-            && let Some(block) = profile::sample_small(sampler, class, handed)
-        {
-            self.busy(|| {
-                self.counts.note(class, HeapEvent::Listed, 1);
-                self.counts.note(class, HeapEvent::Takes, 1);
-                self.counts.make_room(class);
-                self.counts.existing[class].add(1);
-                self.note_live(i64::from(SIZES[class]));
-            });
-            return Some((block, false));
+        if let Some(sample) = self.profiled(sampler, class) {
+            return Some(sample);
         }
+        let handed = |class| self.handed(class);
         let before = sampler.distance(class, handed(class));
         let fresh = self.refill_unsampled(class)?;
         // A signal handler may have forked meanwhile. In the child the counts begin anew, so this
@@ -146,7 +180,7 @@ impl Heap {
     #[cold]
     #[inline(never)]
     fn put_rest_back(&self, class: usize, keep: u32, rest: u32) {
-        let list = &self.owner.front.free[class];
+        let list = &self.owner.front.lists[class].free;
         let mut last: *mut Block = null_mut();
         for _ in 0..keep {
             // SAFETY: `last` is a block of the heap's list. The check below ends the process if the
@@ -183,7 +217,7 @@ impl Heap {
             }
             return;
         }
-        let earlier = page.free.replace(back);
+        let earlier = page.list.free.replace(back);
         if !earlier.is_null() {
             let mut end = back;
             for _ in 1..rest {
@@ -194,16 +228,16 @@ impl Heap {
             // SAFETY: the last one of these blocks, which are free and belong to this heap.
             unsafe { Block::set_next(end, earlier) };
         }
-        page.until_slow.set(page.until_slow.get() - rest as i32);
+        page.list.until_slow.set(page.list.until_slow.get() - rest as i32);
     }
 
-    /// True if a freed block of `class` may go onto the heap's list. An allocation takes it from
-    /// there without a check for a sample.
-    #[inline(always)]
-    pub(in crate::heap) fn may_keep(&self, class: usize) -> bool {
+    /// True if the first block of the list of `class` may be allocated without a question for
+    /// samples: it counted when a refill put it there, or no sample is due.
+    pub fn may_take(&self, class: usize) -> bool {
         let (is_profiled, is_guarded) = (profile::is_on(), guard::is_at_work());
-        if !is_profiled && !is_guarded {
-            return true; // Guards are on behind a filter.
+        // Neither: guards are on behind a filter.
+        if self.owner.front.lists[class].kept() == 0 || !is_profiled && !is_guarded {
+            return true;
         }
         // SAFETY: the pointer is null or that of a sampler, which is never freed.
         match unsafe { self.sampler.get().as_ref() } {
@@ -212,7 +246,7 @@ impl Heap {
                 (!is_profiled || sampler.left(class, handed) > 0)
                     && (!is_guarded || sampler.guards.is_ahead(class, handed))
             }
-            None => false, // The next refill makes the sampler.
+            None => false, // `sample_instead` makes it.
         }
     }
 

@@ -147,7 +147,7 @@ impl Heap {
                 rest = Block::next(share.first);
             }
         }
-        self.owner.front.free[class].set(rest);
+        self.owner.front.lists[class].free.set(rest);
         NonNull::new(share.first).map(|first| (first, share.carved && share.zero))
     }
 
@@ -220,7 +220,7 @@ impl Heap {
     /// # Safety
     /// As [`Heap::keep_shared`].
     unsafe fn push_shared(&self, page: &Meta, block: *mut Block, class: usize, most: u32) -> bool {
-        let list = &self.owner.front.free[class];
+        let list = &self.owner.front.lists[class].free;
         let (mut at, mut listed) = (list.get(), 0);
         while !at.is_null() {
             if check::CHECKED && at == block {

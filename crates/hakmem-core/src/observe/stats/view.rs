@@ -24,9 +24,10 @@
 #[cfg(not(any(miri, shuttle)))]
 mod note {
     use crate::backend::arena::{self, Arena, Group};
+    use crate::backend::list::List;
     use crate::backend::page::Meta;
     use crate::backend::{foreign, held, owner, segment};
-    use crate::base::size_class::{CLASSES, SIZES};
+    use crate::base::size_class::{CLASSES, FIRST_LONG, SIZES};
     use crate::base::usage;
     use crate::heap::counts::{self, Before, EVENTS, HeapEvent};
     use crate::heap::peak;
@@ -201,7 +202,12 @@ mod note {
         "before.blocks": offset_of!(Before, blocks),
         "before.pages": offset_of!(Before, pages),
         "before.full": offset_of!(Before, full),
-        "heap.lists": offset_of!(Heap, owner.front),
+        "first_long": FIRST_LONG,
+        "list_bytes": size_of::<List>(),
+        "list.until_slow": offset_of!(List, until_slow),
+        "list.most": offset_of!(List, most),
+        "heap.lists": offset_of!(Heap, owner.front.lists),
+        "heap.reused": offset_of!(Heap, counts.reused),
         "heap.next": offset_of!(Heap, next_heap),
         "heap.state": offset_of!(Heap, state),
         "heap.existing": offset_of!(Heap, counts.existing),
@@ -236,7 +242,7 @@ mod note {
         "program.in_pages": offset_of!(ProgramHeap, figures.in_pages),
         "meta.heap": offset_of!(Meta, remote_link),
         "meta.owner": offset_of!(Meta, owner_word),
-        "meta.until_slow": offset_of!(Meta, until_slow),
+        "meta.list.until_slow": offset_of!(Meta, list.until_slow),
         "meta.carved": offset_of!(Meta, carved),
         "meta.cap": offset_of!(Meta, cap),
         "meta.block_size": offset_of!(Meta, block_size),

@@ -9,13 +9,15 @@
 use super::big::alloc_large;
 use super::{alloc_nothing, finish, from_class, size_of};
 use crate::backend::check;
+use crate::backend::list::List;
 use crate::backend::page::Block;
 use crate::base::address::formed;
 use crate::base::prefetch::prefetch;
 use crate::base::size_class::{self, FIRST_LONG, MEDIUM_MAX, NOTHING, SMALL_MAX};
+use crate::heap::Heap;
 use crate::proto::inbox::Link;
 use crate::proto::take_away;
-use crate::thread;
+use crate::{guard, profile, thread};
 
 /// Allocates a block for `n` bytes, aligned to 16. Returns null with errno ENOMEM if there is no
 /// memory. O(1).
@@ -25,8 +27,8 @@ pub fn alloc16(n: usize) -> *mut u8 {
         return alloc16_unlisted(n);
     }
     // SAFETY: the check above gives n <= SMALL_MAX.
-    let class = unsafe { listed_class(n) };
-    pop(class).unwrap_or_else(|| alloc16_slow(n, class))
+    let place = unsafe { place_for(n) };
+    pop_at(place).unwrap_or_else(|| alloc16_slow(n, place))
 }
 
 /// [`alloc16`] with the caller's own slow path.
@@ -34,7 +36,7 @@ pub fn alloc16(n: usize) -> *mut u8 {
 pub fn alloc16_or(n: usize, slow: impl FnOnce(usize) -> *mut u8) -> *mut u8 {
     if n <= SMALL_MAX
         // SAFETY: the first condition gives n <= SMALL_MAX.
-        && let Some(block) = pop(unsafe { listed_class(n) })
+        && let Some(block) = pop_at(unsafe { place_for(n) })
     {
         return block;
     }
@@ -49,8 +51,8 @@ pub fn pop16(n: usize) -> Option<(*mut u8, usize)> {
         return None;
     }
     // SAFETY: the check above gives n <= SMALL_MAX.
-    let class = unsafe { listed_class(n) };
-    pop(class).map(|p| (p, class))
+    let place = unsafe { place_for(n) };
+    pop_at(place).map(|p| (p, place / PLACES))
 }
 
 /// Allocates a block of `class`. A caller with a constant layout passes a constant class. Returns
@@ -71,25 +73,35 @@ pub fn alloc_class_or(class: usize, slow: impl FnOnce(usize) -> *mut u8) -> *mut
     pop(class).unwrap_or_else(|| slow(class))
 }
 
-/// The class of `n` bytes, from the table in the thread's front.
+/// Words from one list to the next.
+const PLACES: usize = core::mem::size_of::<List>() / 8;
+
+/// The place of the list for `n` bytes, from the table in the thread's front (`PLACE16`).
 ///
 /// # Safety
 /// `n` is at most SMALL_MAX.
 #[inline(always)]
-unsafe fn listed_class(n: usize) -> usize {
+unsafe fn place_for(n: usize) -> usize {
     // SAFETY: the word of a thread always points to a readable front. The caller promises n <=
     // SMALL_MAX, so the index is at most TABLE16 - 1.
-    usize::from(unsafe { *(*thread::front()).class16.get_unchecked((n + 15) >> 4) })
+    usize::from(unsafe { *(*thread::front()).place16.get_unchecked((n + 15) >> 4) })
 }
 
 /// Takes the first block of the thread's list of `class`.
 #[inline(always)]
 fn pop(class: usize) -> Option<*mut u8> {
-    // SAFETY: the word of a thread always points to a readable front. Classes are below CLASSES. A
-    // block on the list is free, and only this thread, the holder of the heap, uses the list
-    // (`heap` rule 1).
+    pop_at(class * PLACES)
+}
+
+/// Takes the first block of the thread's list at `place`, which `PLACE16` has.
+#[inline(always)]
+fn pop_at(place: usize) -> Option<*mut u8> {
+    // SAFETY: the word of a thread always points to a readable front. Its lists begin it, and the
+    // place is that of one of them. A block on the list is free, and only this thread, the holder
+    // of the heap, uses the list (`heap` rule 1).
     unsafe {
-        let list = formed((*thread::front()).free.get_unchecked(class));
+        let list = thread::front().cast::<u64>().add(place).cast::<List>();
+        let list = &formed(&*list).free;
         let block = list.get();
         if block.is_null() {
             return None;
@@ -103,40 +115,63 @@ fn pop(class: usize) -> Option<*mut u8> {
     }
 }
 
-/// [`pop`] for a class above `SMALL_MAX`, for a request of `n` bytes. Frees put blocks onto these
-/// lists, and nobody looks at them before. So the slow path takes the block, too, if the next one
-/// does not lie in the first arena: it checks the link further.
+/// True while the profile or guards may want a sample. One branch for both: neither is on, mostly.
 #[inline(always)]
-fn alloc_kept(n: usize, class: usize) -> *mut u8 {
-    pop_kept(class).unwrap_or_else(|| alloc16_slow(n, class))
+fn is_sampled() -> bool {
+    profile::run() | guard::every() != 0
 }
 
 /// A block of a class above `SMALL_MAX` from the thread's list. None: the slow path has to take
 /// it.
 #[inline(always)]
 pub fn pop_kept(class: usize) -> Option<*mut u8> {
+    if is_sampled() { pop_unsampled(class) } else { pop_checked(class) }
+}
+
+/// [`pop_kept`] while allocations are sampled. None: the slow path has to ask whether the block is
+/// a sample.
+#[cold]
+#[inline(never)]
+fn pop_unsampled(class: usize) -> Option<*mut u8> {
+    thread::heap().filter(|heap| heap.may_take(class)).and_then(|_| pop_checked(class))
+}
+
+/// [`alloc16_unlisted`] of a block with a class while allocations are sampled.
+#[cold]
+#[inline(never)]
+fn alloc_kept_sampled(n: usize, class: usize) -> *mut u8 {
+    pop_unsampled(class).unwrap_or_else(|| alloc16_slow(n, class * PLACES))
+}
+
+/// Takes the first block of the thread's list of a class above `SMALL_MAX`, unless something is
+/// wrong with it: then the slow path says what. Frees put blocks onto these lists, and check only
+/// that the block is not the first one there.
+#[inline(always)]
+fn pop_checked(class: usize) -> Option<*mut u8> {
     let front = thread::front();
     // SAFETY: the word of a thread always points to a readable front. Classes are below CLASSES. A
     // block on the list is free, and only this thread, the holder of the heap, uses the list
     // (`heap` rule 1).
     unsafe {
-        let list = formed((*front).free.get_unchecked(class));
-        let block = list.get();
-        if block.is_null() {
+        let list = formed((*front).lists.get_unchecked(class));
+        let block = list.free.get();
+        // Before the link, which is no word of a block if no block starts here.
+        if block.is_null() || !check::may_start(block, class as u8) {
             return None;
         }
         let next = Block::next(block);
-        if !check::is_plain_link(next) {
-            // The refill takes it, and checks the link.
-            return None;
-        }
-        take_away::pop(|| list.set(next));
-        let kept = formed((*front).kept.get_unchecked(class - FIRST_LONG));
-        kept.set(kept.get().saturating_sub(1));
         // These lists are short. A fetch of address 0 walks the page tables each time, as the
         // processor keeps no translation of a page that is not there.
         if !next.is_null() {
+            if check::CHECKED && !check::is_plain_link(next) {
+                return None;
+            }
             prefetch(next);
+        }
+        take_away::pop(|| list.free.set(next));
+        if list.count_taken() {
+            // Frees go to the lists of heaps alone, and a heap begins with its front.
+            (*front.cast::<Heap>()).counts.reused.get_unchecked(class - FIRST_LONG).add(1);
         }
         Some(block.cast())
     }
@@ -151,13 +186,17 @@ pub extern "C" fn alloc16_unlisted(n: usize) -> *mut u8 {
         return alloc_large(n);
     }
     let class = size_class::computed(n);
-    alloc_kept(n, class)
+    if is_sampled() {
+        return alloc_kept_sampled(n, class);
+    }
+    pop_checked(class).unwrap_or_else(|| alloc16_slow(n, class * PLACES))
 }
 
 #[cold]
 #[inline(never)]
 #[unsafe(link_section = ".text.hot.hakmem")]
-extern "C" fn alloc16_slow(n: usize, class: usize) -> *mut u8 {
+extern "C" fn alloc16_slow(n: usize, place: usize) -> *mut u8 {
+    let class = place / PLACES;
     if class == NOTHING {
         return alloc_nothing();
     }

@@ -26,16 +26,13 @@ mod scoped;
 mod zeroed;
 
 use super::{note_released, refused};
-use crate::backend::check;
 use crate::backend::nothing;
-use crate::backend::page::Block;
 use crate::base::size_class::{self, SIZES};
 use crate::heap::{Found, Heap};
 use crate::os;
-use crate::proto::inbox::Link;
-use crate::proto::take_away;
 use crate::thread::{self, ThreadState};
-use core::ptr::{NonNull, null_mut};
+use crate::{guard, profile};
+use core::ptr::null_mut;
 
 pub use big::{alloc_big, kept_huge, node, pop_large, sample_whole};
 pub use fast::{
@@ -88,14 +85,15 @@ fn from_class(class: usize, request: usize) -> Option<Found> {
 #[inline(always)]
 fn from_heap(heap: &Heap, class: usize, request: usize) -> Option<Found> {
     // SAFETY: classes are below CLASSES, the length of the array.
-    let list = unsafe { heap.owner.front.free.get_unchecked(class) };
-    if let Some(block) = NonNull::new(list.get()) {
-        // SAFETY: a block on the list is free, and the calling thread holds the heap of the list.
-        let next = unsafe { Block::next(block.as_ptr()) };
-        take_away::pop(|| list.set(next));
-        heap.note_taken(class);
-        check::check_link(block.as_ptr(), next);
-        return Some((block, false));
+    let list = unsafe { heap.owner.front.lists.get_unchecked(class) };
+    if !list.free.get().is_null() {
+        // The fast path leaves this block to be looked at, or a sample is due in its place.
+        let sample = if profile::run() | guard::every() != 0 {
+            heap.sample_instead(class, request)
+        } else {
+            None
+        };
+        return sample.or_else(|| heap.take_listed(class).map(|block| (block, false)));
     }
     let fresh = heap.refill(class, request);
     if heap.released().get() {

@@ -51,7 +51,7 @@ unsafe impl Sync for ParkedPages {}
 
 /// True if much of a page is free, so that a heap may take it although others share it.
 fn is_worth_taking(page: &Meta) -> bool {
-    let (used, cap) = (page.until_slow.get() as u32, page.cap.get());
+    let (used, cap) = (page.list.until_slow.get() as u32, page.cap.get());
     page.carved.get() == cap
         && cap - used >= cap / policy::UNFULL_FRACTION.of(page.class.get().into()).max(1)
 }

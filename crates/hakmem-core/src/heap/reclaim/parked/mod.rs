@@ -196,7 +196,7 @@ impl Locked {
     /// Handles frees of blocks of the page, `block` among them. True: the page was empty, and was
     /// given up.
     fn after_free(&self, page: &Meta, block: *mut u8) -> bool {
-        match page.until_slow.get() {
+        match page.list.until_slow.get() {
             0 => {
                 self.unlink(page);
                 // SAFETY: the page has just left its list. The countdown is zero, so no block of it
@@ -312,13 +312,13 @@ pub unsafe fn free(page: &Meta, block: *mut Block, received: u64) -> Freed {
     if check::CHECKED && !check::is_block_of(page, block) {
         check::not_a_block(block.cast(), Some(page));
     }
-    if check::CHECKED && page.free.get() == block {
+    if check::CHECKED && page.list.free.get() == block {
         check::double_free(block.cast(), page);
     }
     // SAFETY: the caller gives the block up, so its first word may hold a link. This thread holds
     // the lock, and the check above found that the page is parked (rule 1).
-    unsafe { Block::set_next(block, page.free.replace(block)) };
-    page.until_slow.set(page.until_slow.get() - 1);
+    unsafe { Block::set_next(block, page.list.free.replace(block)) };
+    page.list.until_slow.set(page.list.until_slow.get() - 1);
     RECEIVED[usize::from(page.class.get())].fetch_add(received, Relaxed);
     let is_given_up = pages.after_free(page, block.cast());
     pages.merge();
@@ -331,7 +331,7 @@ pub unsafe fn free(page: &Meta, block: *mut Block, received: u64) -> Freed {
 ///
 /// # Safety
 /// `new_owner` is the calling thread's heap. Other threads reach it through the page from now on.
-pub unsafe fn unpark(class: usize, new_owner: *mut Owner) -> Option<&'static Meta> {
+pub unsafe fn unpark(class: usize, new_owner: &Owner) -> Option<&'static Meta> {
     if is_idle(1 << class) {
         return None;
     }
@@ -343,7 +343,7 @@ pub unsafe fn unpark(class: usize, new_owner: *mut Owner) -> Option<&'static Met
     };
     pages.unlink(page);
     page.state.set(PageState::Queue);
-    page.set_owner(new_owner);
+    page.give_to(new_owner);
     Some(page)
 }
 

@@ -142,7 +142,7 @@ impl Locked {
     /// The calling thread holds `crate::purge::LOCK`, and has no page out.
     unsafe fn lose_page_out(&self) {
         if let Some(page) = out().filter(|_| !GIVEN_UP.load(Relaxed)) {
-            page.free.set(null_mut());
+            page.list.free.set(null_mut());
             self.bring_back(page, ParkedList::Lost);
         }
     }

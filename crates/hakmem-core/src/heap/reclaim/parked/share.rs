@@ -52,12 +52,12 @@ pub fn share(class: usize, bytes: u32) -> Option<Share> {
         };
         // SAFETY: the page is in a list of `pages`, or was just claimed for it.
         let got = unsafe { pages.take_some(page, most) };
-        let is_full = page.free.get().is_null()
+        let is_full = page.list.free.get().is_null()
             && page.carved.get() == page.cap.get()
             && page.holes.get() == 0;
         pages.relink(page, if is_full { ParkedList::Full } else { ParkedList::Shared });
         if let Some((first, count, carved)) = got {
-            page.until_slow.set(page.until_slow.get() + count as i32);
+            page.list.until_slow.set(page.list.until_slow.get() + count as i32);
             return Some(Share { first, count, carved, claimed, zero: page.zero.get() });
         }
     }
@@ -68,7 +68,8 @@ impl Locked {
     fn claim(&self, class: usize) -> Option<&'static Meta> {
         let (page, zero) = segment::claim_anywhere(1)?;
         segment::note_small(1);
-        page.open(OWNER.as_word(), class, SIZES[class], 1, zero);
+        page.open(class, SIZES[class], 1, zero);
+        page.set_owner(OWNER.as_word());
         page.state.set(PageState::Parked);
         self.link(page, ParkedList::Shared);
         Some(page)
@@ -82,7 +83,7 @@ impl Locked {
     /// The page is a parked one.
     unsafe fn take_some(&self, page: &Meta, most: u32) -> Option<(*mut Block, u32, bool)> {
         let (carved, left) = (page.carved.get(), page.cap.get() - page.carved.get());
-        if page.free.get().is_null() && left > 0 {
+        if page.list.free.get().is_null() && left > 0 {
             let count = most.min(left);
             page.carved.set(carved + count);
             let size = page.block_size.get() as usize;
@@ -95,12 +96,12 @@ impl Locked {
             }
             return Some((first.cast(), count, true));
         }
-        if page.free.get().is_null() {
+        if page.list.free.get().is_null() {
             // SAFETY: this thread has the lock, which makes it the owner of parked pages (`parked`
             // rule 1).
-            page.free.set(unsafe { holes::fill(page)?.0 });
+            page.list.free.set(unsafe { holes::fill(page)?.0 });
         }
-        let first = page.free.get();
+        let first = page.list.free.get();
         let (mut last, mut count) = (first, 0);
         // SAFETY: the list of the page has free blocks of it alone (`page` rule 4). This thread
         // owns the page, as it has the lock (`parked` rule 1).
@@ -112,7 +113,7 @@ impl Locked {
                 count += 1;
                 let next = Block::next(last);
                 if count == most || next.is_null() {
-                    page.free.set(next);
+                    page.list.free.set(next);
                     Block::set_next(last, null_mut());
                     return Some((first, count, false));
                 }

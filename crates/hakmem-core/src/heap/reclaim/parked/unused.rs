@@ -44,7 +44,7 @@ pub unsafe fn park_unused(
     );
     for (class, _, page) in each() {
         unlink(class, page);
-        let used = page.until_slow.get() + i32::from(page.park_at.get());
+        let used = page.list.until_slow.get() + i32::from(page.park_at.get());
         page.count_down(used, 0);
         page.stamp.store(os::now_ms(), Relaxed);
         page.state.set(PageState::Parked);

@@ -15,7 +15,7 @@ pub fn of(heap: &'static SharedHeap) -> ThreadHeap {
     };
     ThreadHeap {
         state,
-        listed: counts.sum(HeapEvent::Listed),
+        listed: heap.listed(),
         takes: counts.sum(HeapEvent::Takes),
         carves: counts.sum(HeapEvent::Carves),
         next_pages: counts.next_pages.get(),
