@@ -103,8 +103,11 @@ fn allocate_fast() {
     for (size, count) in SIZES {
         let got = estimate(&text, size as u64);
         let off = (got.all - count as f64).abs();
+        // The variance of what was allocated, not of what was seen: that is too small where few
+        // samples came.
+        let variance = got.variance / got.all * count as f64;
         assert!(
-            off < 5.0 * got.variance.sqrt() + 1.0,
+            off < 5.0 * variance.sqrt() + 1.0,
             "{size}: {got:?} for {count}"
         );
         let rounded = f64::from(got.lines) / chance(size as u64, DEFAULT_INTERVAL);
