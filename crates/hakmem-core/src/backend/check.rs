@@ -47,17 +47,23 @@ pub fn freed_before(p: *mut u8, slot: &Meta) -> ! {
     if !matches!(slot.kind(), Kind::Page | Kind::Follow) {
         not_a_block(p, Some(slot));
     }
+    inside_page(p, slot, || {
+        show_place(p);
+        detail(format_args!(
+            "the free may have been earlier: the stack is that of the call that found it"
+        ));
+    })
+}
+
+/// `p` lies in the page of `slot`, and no live block starts there.
+#[cold]
+fn inside_page(p: *mut u8, slot: &Meta, details: impl FnOnce()) -> ! {
     os::fatal_about(
         format_args!(
             "invalid pointer {p:p}: inside a page of {}-byte blocks, not at the start of a live one",
             slot.head().block_size.glance()
         ),
-        || {
-            show_place(p);
-            detail(format_args!(
-                "the free may have been earlier: the stack is that of the call that found it"
-            ));
-        },
+        details,
     )
 }
 
@@ -204,14 +210,9 @@ pub fn not_a_block(p: *mut u8, meta: Option<&Meta>) -> ! {
             p,
             format_args!("invalid pointer {p:p}: nothing is allocated there (double free?)"),
         ),
-        Kind::Page | Kind::Follow | Kind::Sampled | Kind::ProgramPage => fatal(
-            p,
-            format_args!(
-                "invalid pointer {p:p}: inside a page of {}-byte blocks, \
-                 not at the start of a live one",
-                meta.head().block_size.glance()
-            ),
-        ),
+        Kind::Page | Kind::Follow | Kind::Sampled | Kind::ProgramPage => {
+            inside_page(p, meta, || show_place(p))
+        }
         Kind::Large
         | Kind::Huge
         | Kind::SampledLarge

@@ -65,6 +65,18 @@ fn a_new_heap_is_held_by_its_maker() {
     });
 }
 
+/// Allocates a block of `size` bytes, as a C program does.
+fn take(size: usize) -> *mut u8 {
+    // SAFETY: `malloc` takes any size.
+    unsafe { crate::api::c::malloc(size) }
+}
+
+/// Frees it. The tests free each block once in a process.
+fn free(p: *mut u8) {
+    // SAFETY: the block is live, and no test uses it afterwards.
+    unsafe { crate::api::c::free(p) }
+}
+
 /// Pages that other threads end stay in the count, so it may come to the highest number.
 #[test]
 fn the_count_of_pages_does_not_wrap() {
@@ -72,8 +84,7 @@ fn the_count_of_pages_does_not_wrap() {
         let heap = own();
         heap.pages.set(u32::MAX);
         for _ in 0..1000 {
-            // SAFETY: `malloc` takes any size.
-            assert!(!unsafe { crate::api::c::malloc(3000) }.is_null());
+            assert!(!take(3000).is_null());
         }
         assert_eq!(heap.pages.get(), u32::MAX);
     });
@@ -94,9 +105,7 @@ fn a_heap_is_busy_while_pages_move() {
 fn pages_that_were_given_up_are_left_alone() {
     const SIZE: usize = 1024;
     let class = size_class::of16(SIZE);
-    // SAFETY: `malloc` takes any size. Each block is freed once.
-    let (take, free) =
-        (|| unsafe { crate::api::c::malloc(SIZE) }, |p: *mut u8| unsafe { crate::api::c::free(p) });
+    let take = || take(SIZE);
     // Pages with two used blocks each, and then one more.
     let few_blocks = || {
         let blocks: Vec<_> = (0..20 * arena::SLOT / SIZE).map(|_| take()).collect();
@@ -143,9 +152,7 @@ fn freed_blocks_come_back_newest_first() {
 
 fn come_back_newest_first(size: usize, first: u64, most: u64) {
     let class = size_class::of16(size);
-    // SAFETY: `malloc` takes any size. Each block is freed once.
-    let (take, free) =
-        (|| unsafe { crate::api::c::malloc(size) }, |p: *mut u8| unsafe { crate::api::c::free(p) });
+    let take = || take(size);
     let mine = own();
     // SAFETY: the child has one thread.
     let listed = || unsafe { mine.listed(class) };
@@ -178,11 +185,7 @@ fn a_child_knows_what_frees_put_on_lists() {
     const SIZE: usize = 3000;
     let class = size_class::of16(SIZE);
     in_child(|| {
-        // SAFETY: `malloc` takes any size. Each block is freed once in a process.
-        let (take, free) = (
-            || unsafe { crate::api::c::malloc(SIZE) },
-            |p: *mut u8| unsafe { crate::api::c::free(p) },
-        );
+        let take = || take(SIZE);
         let mine = own();
         // SAFETY: this process and its child have one thread.
         let listed = || unsafe { mine.listed(class) };
@@ -217,11 +220,7 @@ fn a_list_that_went_beyond_its_room_comes_back() {
     const SIZE: usize = 3000;
     let class = size_class::of16(SIZE);
     in_child(|| {
-        // SAFETY: `malloc` takes any size. Each block is freed once.
-        let (take, free) = (
-            || unsafe { crate::api::c::malloc(SIZE) },
-            |p: *mut u8| unsafe { crate::api::c::free(p) },
-        );
+        let take = || take(SIZE);
         let blocks: Vec<_> = (0..20).map(|_| take()).collect();
         let mine = own();
         let list = &mine.owner.front.lists[class];

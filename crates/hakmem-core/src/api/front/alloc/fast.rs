@@ -117,7 +117,7 @@ fn pop_at(place: usize) -> Option<*mut u8> {
 
 /// True while the profile or guards may want a sample. One branch for both: neither is on, mostly.
 #[inline(always)]
-fn is_sampled() -> bool {
+pub(super) fn is_sampled() -> bool {
     profile::run() | guard::every() != 0
 }
 

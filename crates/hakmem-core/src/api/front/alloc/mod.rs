@@ -31,7 +31,6 @@ use crate::base::size_class::{self, SIZES};
 use crate::heap::{Found, Heap};
 use crate::os;
 use crate::thread::{self, ThreadState};
-use crate::{guard, profile};
 use core::ptr::null_mut;
 
 pub use big::{alloc_big, kept_huge, node, pop_large, sample_whole};
@@ -88,11 +87,7 @@ fn from_heap(heap: &Heap, class: usize, request: usize) -> Option<Found> {
     let list = unsafe { heap.owner.front.lists.get_unchecked(class) };
     if !list.free.get().is_null() {
         // The fast path leaves this block to be looked at, or a sample is due in its place.
-        let sample = if profile::run() | guard::every() != 0 {
-            heap.sample_instead(class, request)
-        } else {
-            None
-        };
+        let sample = if fast::is_sampled() { heap.sample_instead(class, request) } else { None };
         return sample.or_else(|| heap.take_listed(class).map(|block| (block, false)));
     }
     let fresh = heap.refill(class, request);
