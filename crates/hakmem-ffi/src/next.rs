@@ -1,15 +1,15 @@
 //! The next allocator in link order, for foreign pointers.
 //!
 //! Usually that is the C library's own, and it has allocated nothing. Then a foreign pointer is
-//! none of its blocks, and its `free` would end the program. So as long as the next allocator
-//! reports that it holds no memory, these functions do not pass a pointer on. The core checks the
-//! pointer for an error, and otherwise ignores it. Once the next allocator has held memory, it gets
-//! all foreign pointers, and decides itself.
+//! none of its blocks, and its `free` would end the program. So `has_memory` tells the core whether
+//! it may pass a pointer on. Once the next allocator has held memory, it gets all foreign pointers,
+//! and decides itself.
 
 use core::ffi::CStr;
 #[cfg(target_env = "gnu")]
 use core::ffi::{c_int, c_void};
 use core::mem::transmute;
+#[cfg(target_env = "gnu")]
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use hakmem_core::c::{self, Next};
 
@@ -19,11 +19,8 @@ type UsableSize = unsafe extern "C" fn(*mut u8) -> usize;
 #[cfg(target_env = "gnu")]
 type Mallinfo2 = unsafe extern "C" fn() -> libc::mallinfo2;
 
-/// Addresses of the next allocator's functions. `MALLINFO2` is 0 if that allocator has no such
-/// function, or if it was seen in use.
-static FREE: AtomicUsize = AtomicUsize::new(0);
-static REALLOC: AtomicUsize = AtomicUsize::new(0);
-static USABLE_SIZE: AtomicUsize = AtomicUsize::new(0);
+/// The address of the next allocator's `mallinfo2`. 0: it has no such function, or it was seen with
+/// memory.
 #[cfg(target_env = "gnu")]
 static MALLINFO2: AtomicUsize = AtomicUsize::new(0);
 
@@ -35,17 +32,18 @@ pub fn find() -> Option<Next> {
         c"malloc_usable_size",
         crate::stdlib::malloc_usable_size as *const (),
     )?;
-    FREE.store(free, Relaxed);
-    REALLOC.store(realloc, Relaxed);
-    USABLE_SIZE.store(usable_size, Relaxed);
     #[cfg(target_env = "gnu")]
     find_mallinfo2(free);
     c::find_objects(free);
-    Some(Next {
-        free: next_free,
-        realloc: next_realloc,
-        usable_size: next_usable_size,
-    })
+    // SAFETY: the functions were found under these names, so they have these types.
+    unsafe {
+        Some(Next {
+            free: transmute::<usize, Free>(free),
+            realloc: transmute::<usize, Realloc>(realloc),
+            usable_size: transmute::<usize, UsableSize>(usable_size),
+            has_memory,
+        })
+    }
 }
 
 #[cfg(target_env = "gnu")]
@@ -79,13 +77,13 @@ fn library(address: usize) -> usize {
 
 /// Whether the next allocator may have allocated a block. Only glibc's says.
 #[cfg(not(target_env = "gnu"))]
-fn in_use() -> bool {
+fn has_memory() -> bool {
     true
 }
 
 /// Whether the next allocator may have allocated a block.
 #[cfg(target_env = "gnu")]
-fn in_use() -> bool {
+fn has_memory() -> bool {
     let address = MALLINFO2.load(Relaxed);
     if address == 0 {
         return true;
@@ -99,34 +97,4 @@ fn in_use() -> bool {
     }
     MALLINFO2.store(0, Relaxed);
     true
-}
-
-unsafe extern "C" fn next_free(p: *mut u8) {
-    if in_use() {
-        // SAFETY: the core calls this only after `find`, which stored the address of a `free`. The
-        // program passed `p` to free, so it is a block of that allocator, or the program's error.
-        return unsafe { transmute::<usize, Free>(FREE.load(Relaxed))(p) };
-    }
-    c::nobodys(p);
-}
-
-unsafe extern "C" fn next_realloc(p: *mut u8, size: usize) -> *mut u8 {
-    if in_use() {
-        // SAFETY: the core calls this only after `find`, which stored the address of a `realloc`.
-        // The program passed `p` to realloc, so it is a block of that allocator, or the program's
-        // error.
-        return unsafe { transmute::<usize, Realloc>(REALLOC.load(Relaxed))(p, size) };
-    }
-    c::nobodys(p);
-    crate::errno::fail(libc::ENOMEM)
-}
-
-unsafe extern "C" fn next_usable_size(p: *mut u8) -> usize {
-    if in_use() {
-        // SAFETY: the core calls this only after `find`, which stored the address of such a
-        // function. The program asked for the size of `p`, so it is a block of that allocator, or
-        // its error.
-        return unsafe { transmute::<usize, UsableSize>(USABLE_SIZE.load(Relaxed))(p) };
-    }
-    0
 }

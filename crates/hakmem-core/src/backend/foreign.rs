@@ -22,6 +22,7 @@ use core::ptr::null_mut;
 type Free = unsafe extern "C" fn(*mut u8);
 type Realloc = unsafe extern "C" fn(*mut u8, usize) -> *mut u8;
 type UsableSize = unsafe extern "C" fn(*mut u8) -> usize;
+type HasMemory = fn() -> bool;
 
 /// The next allocator in link order.
 #[derive(Clone, Copy)]
@@ -32,13 +33,15 @@ pub struct Next {
     pub realloc: Realloc,
     /// Its `malloc_usable_size`.
     pub usable_size: UsableSize,
+    /// False if it certainly has no block: then it gets no pointer.
+    pub has_memory: HasMemory,
 }
 
 #[unsafe(link_section = ".data.hakmem")]
 static FIND: AtomicPtr<()> = AtomicPtr::new(null_mut());
 static KNOWN: AtomicBool = AtomicBool::new(false);
 /// The functions of [`Next`], in its order. Null: there is no next allocator.
-static NEXT: [AtomicPtr<()>; 3] = [const { AtomicPtr::new(null_mut()) }; 3];
+static NEXT: [AtomicPtr<()>; 4] = [const { AtomicPtr::new(null_mut()) }; 4];
 /// The tokens of the threads that search now.
 #[unsafe(link_section = ".data.hakmem")]
 static SEARCHERS: [AtomicU32; 16] = [const { AtomicU32::new(0) }; 16];
@@ -96,17 +99,19 @@ fn next() -> Option<Next> {
         // of this type.
         search(unsafe { transmute::<*mut (), fn() -> Option<Next>>(find) });
     }
-    let [free, realloc, usable_size] = NEXT.each_ref().map(|function| function.load(Acquire));
+    let [free, realloc, usable_size, has_memory] =
+        NEXT.each_ref().map(|function| function.load(Acquire));
     if free.is_null() {
         return None;
     }
-    // SAFETY: `free` is not null. So a search has written all three words, from functions of these
+    // SAFETY: `free` is not null. So a search has written all four words, from functions of these
     // types (rule 1): it stored `free` last with release, and each load here acquires.
     unsafe {
         Some(Next {
             free: transmute::<*mut (), Free>(free),
             realloc: transmute::<*mut (), Realloc>(realloc),
             usable_size: transmute::<*mut (), UsableSize>(usable_size),
+            has_memory: transmute::<*mut (), HasMemory>(has_memory),
         })
     }
 }
@@ -125,7 +130,8 @@ fn search(find: fn() -> Option<Next>) {
         return;
     };
     if let Some(found) = find() {
-        // `free` comes last (release): a thread that sees it without `KNOWN` sees the other two.
+        // `free` comes last (release): a thread that sees it without `KNOWN` sees the others.
+        NEXT[3].store(found.has_memory as *mut (), Relaxed);
         NEXT[2].store(found.usable_size as *mut (), Relaxed);
         NEXT[1].store(found.realloc as *mut (), Relaxed);
         NEXT[0].store(found.free as *mut (), Release);
@@ -152,11 +158,13 @@ pub unsafe fn free(p: *mut u8, site: usize) {
     note(p, site);
     let next = next();
     stray::judge(p);
-    if let Some(next) = next {
-        // SAFETY: `p` is foreign, by the caller's promise. A block that is not hakmem's can only be
-        // the next allocator's, and the caller may free it.
-        unsafe { (next.free)(p) };
+    let Some(next) = next else { return };
+    if !(next.has_memory)() {
+        return stray::judge_unowned(p);
     }
+    // SAFETY: `p` is foreign, by the caller's promise. A block that is not hakmem's can only be the
+    // next allocator's, and the caller may free it.
+    unsafe { (next.free)(p) };
 }
 
 fn note(p: *mut u8, site: usize) {
@@ -177,7 +185,8 @@ fn note(p: *mut u8, site: usize) {
     }
 }
 
-/// Reallocates a foreign pointer through the next allocator. None: there is none.
+/// Reallocates a foreign pointer through the next allocator. None: there is none, or it has no
+/// memory.
 ///
 /// # Safety
 /// `p` is foreign. If it is a block of another allocator, the caller may reallocate it.
@@ -186,12 +195,17 @@ pub unsafe fn realloc(p: *mut u8, size: usize) -> Option<*mut u8> {
     note(p, 0);
     let next = next();
     stray::judge(p);
+    let next = next?;
+    if !(next.has_memory)() {
+        stray::judge_unowned(p);
+        return None;
+    }
     // SAFETY: `p` is foreign, by the caller's promise. A block that is not hakmem's can only be the
     // next allocator's, and the caller may reallocate it.
-    next.map(|next| unsafe { (next.realloc)(p, size) })
+    Some(unsafe { (next.realloc)(p, size) })
 }
 
-/// Usable bytes of a foreign pointer. 0: there is no next allocator to tell.
+/// Usable bytes of a foreign pointer. 0: there is no next allocator with memory to tell.
 ///
 /// # Safety
 /// `p` is foreign, and a live block of another allocator.
@@ -200,6 +214,10 @@ pub unsafe fn usable_size(p: *mut u8) -> usize {
     if nothing::has(p) {
         return 0;
     }
-    // SAFETY: `p` is a live foreign block, by the caller's promise. So it is the next allocator's.
-    next().map_or(0, |next| unsafe { (next.usable_size)(p) })
+    match next() {
+        // SAFETY: `p` is a live foreign block, by the caller's promise. So it is the next
+        // allocator's.
+        Some(next) if (next.has_memory)() => unsafe { (next.usable_size)(p) },
+        _ => 0,
+    }
 }

@@ -51,6 +51,7 @@ pub fn keep_apart() {
 /// Which function made a block, and for Rust with which alignment. Another kind of function, or one
 /// with another alignment, must not free it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(transparent)]
 pub struct Origin(u8);
 
 impl Origin {

@@ -234,13 +234,6 @@ pub fn find_objects(next: usize) {
     stray::find_objects(next);
 }
 
-/// Judges a pointer that the program freed while the next allocator has no memory at all, so that
-/// the pointer cannot be its block. Ends the process if the pointer is certainly an error of the
-/// program.
-pub fn nobodys(p: *mut u8) {
-    stray::judge_unowned(p);
-}
-
 /// Gives up what is free in the calling thread's heap, and purges all dirty memory now. Under
 /// RLIMIT_AS, also gives unused address space back. Returns true if there was dirty memory. O(all
 /// free memory).

@@ -257,6 +257,7 @@ unsafe extern "C" fn freed_wrongly(p: *mut u8, page: *const Meta) -> ! {
 
 /// [`free_slow`] that knows the caller, for the report on foreign pointers. `free` reaches it by a
 /// jump, so that the return address of `free` is on top of the stack, or in the link register.
+/// `realloc` of 0 bytes and `reallocf` call `free`: then the address is one of hakmem's code.
 ///
 /// # Safety
 /// As [`free16`].
@@ -289,7 +290,7 @@ unsafe extern "C" fn free_slow_from_caller(p: *mut u8) {
 /// As [`free16`].
 #[inline(never)]
 #[unsafe(link_section = ".text.hot.hakmem")]
-pub(super) unsafe extern "C" fn free_slow(p: *mut u8, site: usize) {
+pub unsafe extern "C" fn free_slow(p: *mut u8, site: usize) {
     let Some(meta) = page::lookup(p) else {
         if guard::has(p) {
             free_guarded(p);

@@ -33,7 +33,7 @@ pub use alloc::{
     alloc16, alloc16_or, alloc16_unlisted, alloc16_zeroed, pop_kept, pop_large, pop16, sample_of,
     zeroed_class,
 };
-pub use free::{free_in_page, free_known, free_own, free16, own_page};
+pub use free::{free_in_page, free_known, free_own, free_slow, free16, own_page};
 pub use free_whole::{free_guarded, free_of};
 pub use refused::set_callback;
 pub use resize::{

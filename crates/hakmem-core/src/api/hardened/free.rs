@@ -27,22 +27,47 @@ pub unsafe fn free(p: *mut u8, by: Origin, size: Option<usize>) {
     // block up only if it answers true, so one of the two does.
     unsafe {
         if !fast::free(p, by, size) {
-            free_any(p, by, size);
+            free_any_from_caller(p, by, size.is_some(), size.unwrap_or(0));
         }
     }
 }
 
-/// [`free`] without the fast way.
+/// [`free_any`] that knows the caller, for the report on foreign pointers: as the default build's
+/// `free_slow_from_caller`.
 ///
 /// # Safety
 /// As [`free`].
+#[cfg(not(miri))]
 #[cold]
+#[unsafe(naked)]
+unsafe extern "C" fn free_any_from_caller(p: *mut u8, by: Origin, is_sized: bool, size: usize) {
+    #[cfg(target_arch = "x86_64")]
+    core::arch::naked_asm!("mov r8, qword ptr [rsp]", "jmp {inner}", inner = sym free_any);
+    #[cfg(target_arch = "aarch64")]
+    core::arch::naked_asm!("mov x4, x30", "b {inner}", inner = sym free_any);
+}
+
+/// The same without the caller's address, for Miri.
+///
+/// # Safety
+/// As [`free`].
+#[cfg(miri)]
+unsafe extern "C" fn free_any_from_caller(p: *mut u8, by: Origin, is_sized: bool, size: usize) {
+    // SAFETY: the caller says of `p` what `free_any` asks for.
+    unsafe { free_any(p, by, is_sized, size, 0) }
+}
+
+/// [`free`] without the fast way, for the caller at `site`. `size` counts if `is_sized`.
+///
+/// # Safety
+/// As [`free`].
 #[inline(never)]
-unsafe fn free_any(p: *mut u8, by: Origin, size: Option<usize>) {
+unsafe extern "C" fn free_any(p: *mut u8, by: Origin, is_sized: bool, size: usize, site: usize) {
     let Some(meta) = page::lookup(p) else {
         // SAFETY: `p` is null or not ours.
-        return unsafe { front::free16(p) };
+        return unsafe { front::free_slow(p, site) };
     };
+    let size = is_sized.then_some(size);
     // SAFETY: the caller gives up a live block. If it is wrong, the checks find that. The fast way
     // gives the block up only if it answers true.
     unsafe {
