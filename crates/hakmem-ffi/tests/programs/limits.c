@@ -583,7 +583,6 @@ static void threads_touch_little(void) {
     pthread_barrier_wait(&all_have);
     size_t more = statm(1) - before;
     printf("%zu MiB more\n", more / MIB);
-    CHECK(more < 45 * MIB);
     pthread_barrier_wait(&may_end);
     for (int i = 0; i < THREADS; i++)
         CHECK(pthread_join(threads[i], NULL) == 0);
