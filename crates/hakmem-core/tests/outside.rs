@@ -185,9 +185,10 @@ fn sites() {
     sites.sort_by_key(|site| site.frees);
     let frees: Vec<_> = sites.iter().map(|site| site.frees).collect();
     assert_eq!(frees, [2, 3]);
-    // Both calls are in this function.
+    // Both calls are in this function. Without optimisation it has 10 KB of code, as `free` and
+    // all that it inlines are in it twice.
     let distance = sites[0].address.abs_diff(sites[1].address);
-    assert!((1..4096).contains(&distance), "{distance}");
+    assert!((1..1 << 16).contains(&distance), "{distance}");
 }
 
 fn reported() {
