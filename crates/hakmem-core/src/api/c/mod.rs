@@ -27,6 +27,7 @@ pub unsafe fn malloc(size: usize) -> *mut u8 {
 ///
 /// # Safety
 /// The caller has to keep no promise. The function is unsafe to match the rest of this front end.
+#[inline(always)]
 pub unsafe fn zeroed(size: usize) -> *mut u8 {
     if harden::ON { hardened::zeroed(size, 16, Origin::C) } else { front::alloc16_zeroed(size) }
 }

@@ -89,7 +89,7 @@ unsafe fn place_for(n: usize) -> usize {
 
 /// Takes the first block of the thread's list of `class`.
 #[inline(always)]
-fn pop(class: usize) -> Option<*mut u8> {
+pub(super) fn pop(class: usize) -> Option<*mut u8> {
     pop_at(class * PLACES)
 }
 

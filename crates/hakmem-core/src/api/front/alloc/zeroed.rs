@@ -1,15 +1,33 @@
 //! Blocks with a class that are zero, for calloc and its like.
 //!
 //! Rules
-//! 1. Memory that is known to be zero is not cleared again (`alloc` rule 2).
+//! 1. Memory that is known to be zero is not cleared again (`alloc` rule 2). Of a block on a list
+//!    nothing is known.
 
+use super::fast::{pop, pop16};
 use super::{Clear, alloc_big, alloc_nothing, from_class, no_memory, size_of};
 use crate::backend::arena::SLOT;
-use crate::base::size_class::{self, MEDIUM_MAX};
+use crate::base::size_class::{self, CLASSES, FIRST_LONG, MEDIUM_MAX};
+use core::hint::assert_unchecked;
 
-/// Allocates a block for `n` bytes, aligned to 16. All bytes of the block are zero. Memory that is
-/// known to be zero is not cleared again.
+/// Allocates a block for `n` bytes, aligned to 16. All bytes of the block are zero. Returns null
+/// with errno ENOMEM if there is no memory. O(n).
+#[inline(always)]
 pub fn alloc16_zeroed(n: usize) -> *mut u8 {
+    let Some((p, class)) = pop16(n) else { return alloc16_zeroed_slow(n) };
+    // SAFETY: the class of a list is below CLASSES. The block was on the list of its class, and is
+    // this call's now.
+    unsafe {
+        assert_unchecked(class < CLASSES);
+        p.write_bytes(0, size_of(class));
+    }
+    p
+}
+
+/// [`alloc16_zeroed`] when the list is empty, or the request is not small.
+#[inline(never)]
+#[unsafe(link_section = ".text.hot.hakmem")]
+fn alloc16_zeroed_slow(n: usize) -> *mut u8 {
     if n == 0 {
         return alloc_nothing();
     }
@@ -26,6 +44,14 @@ pub fn alloc16_zeroed(n: usize) -> *mut u8 {
 /// # Safety
 /// `class` is below `CLASSES`, and `n` is at most its size.
 pub unsafe fn zeroed_class(class: usize, n: usize) -> *mut u8 {
+    if class < FIRST_LONG
+        && let Some(p) = pop(class)
+    {
+        // SAFETY: the block was on the list of its class, and is this call's now. The caller
+        // promises that the class has `n` bytes.
+        unsafe { p.write_bytes(0, n) };
+        return p;
+    }
     // SAFETY: the caller promises that the class has `n` bytes.
     unsafe { zeroed_request(class, size_of(class), n) }
 }
