@@ -1,5 +1,5 @@
-//! The cost of malloc, calloc and free, loop and PLT included, in instructions that valgrind counts; so
-//! hakmem also runs under valgrind, where large reservations fail.
+//! The cost of malloc, calloc and free, loop and PLT included, in instructions that valgrind
+//! counts; so hakmem also runs under valgrind, where large reservations fail.
 
 use crate::common;
 

@@ -9,6 +9,7 @@ mod at_rest;
 mod attacks;
 mod bad_input;
 mod callgrind;
+mod edges;
 mod errors;
 mod golden;
 mod guards;

@@ -50,7 +50,8 @@ pub fn freed_before(p: *mut u8, slot: &Meta) -> ! {
     inside_page(p, slot, || {
         show_place(p);
         detail(format_args!(
-            "the free may have been earlier: the stack is that of the call that found it"
+            "the free may have been earlier, or the program wrote to a freed block: \
+             the stack is that of the call that found it"
         ));
     })
 }

@@ -142,10 +142,20 @@ pub fn after_fork() {
     TAKEN.renew(false);
 }
 
-/// Writes the calling thread's stack, behind the line of an error.
+/// Writes the calling thread's stack, behind the line of an error. The work has a stack of its own:
+/// the error may be a signal handler's. Under a filter it is little, as no stack is recorded.
 pub fn show_own() {
+    #[cfg(not(any(miri, shuttle)))]
+    if !os::is_filtered() {
+        let here = crate::unwind::here();
+        return os::on_own_stack(|| show_recorded(|stack| stack.record_from(&here)));
+    }
+    show_recorded(Stack::record);
+}
+
+fn show_recorded(record: impl FnOnce(&Stack)) {
     let stack = Stack::new();
-    stack.record();
+    record(&stack);
     match stack.by() {
         By(0) => os::detail(format_args!("a thread of {Process}:")),
         By(thread) => os::detail(format_args!("thread {thread} of {Process}:")),

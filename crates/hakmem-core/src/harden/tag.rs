@@ -8,6 +8,10 @@
 use crate::base::sync::Ordering::Relaxed;
 use crate::base::sync::plain::{AtomicBool, AtomicU64};
 use crate::harden::{has, key::mask};
+#[cfg(not(any(loom, miri, shuttle)))]
+use crate::os;
+#[cfg(not(any(loom, miri, shuttle)))]
+use core::ffi::CStr;
 
 /// Bytes of a tag.
 pub const BYTES: usize = 8;
@@ -48,6 +52,22 @@ pub fn keep_apart() {
     APART.store(true, Relaxed);
 }
 
+/// True if a library has C++ operators of its own. It may be bound to them, so that its `new` calls
+/// C's malloc, and the `delete` of its user is hakmem's. Then nothing is kept apart any more.
+#[cold]
+fn is_together() -> bool {
+    #[cfg(not(any(loom, miri, shuttle)))]
+    {
+        const OPERATORS: [&CStr; 4] = [c"_Znwm", c"_Znam", c"_ZdlPv", c"_ZdaPv"];
+        // The runtime's own. It is bound to those that come first.
+        const RUNTIMES: [&[u8]; 2] = [b"libstdc++.so", b"libc++"];
+        if os::is_defined_elsewhere(&OPERATORS, &RUNTIMES) {
+            APART.store(false, Relaxed);
+        }
+    }
+    !APART.load(Relaxed)
+}
+
 /// Which function made a block, and for Rust with which alignment. Another kind of function, or one
 /// with another alignment, must not free it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,7 +96,7 @@ impl Origin {
     /// True if the program may have C++ operators of its own, and may then free by `by` what this
     /// made: its operators call C's functions, and those that it does not replace are hakmem's.
     pub fn may_be_freed_by(self, by: Self) -> bool {
-        !APART.load(Relaxed) && self.align().is_none() && by.align().is_none()
+        self.align().is_none() && by.align().is_none() && (!APART.load(Relaxed) || is_together())
     }
 
     /// Its name in reports: what allocated the block.

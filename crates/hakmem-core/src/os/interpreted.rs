@@ -73,6 +73,11 @@ pub fn commit(_: usize, _: usize) -> bool {
     true
 }
 
+/// Children have all of it.
+pub fn is_mapped(_: usize, _: usize) -> bool {
+    true
+}
+
 /// There are no dumps.
 pub fn leave_out_of_dumps(_: usize, _: usize) -> bool {
     true

@@ -75,6 +75,13 @@ pub fn populate(at: usize, len: usize) -> bool {
     advise(at, len, MADV_POPULATE_WRITE)
 }
 
+/// True if all pages of a range are mapped. A program may have left some out of the child of its
+/// fork (MADV_DONTFORK).
+pub fn is_mapped(at: usize, len: usize) -> bool {
+    // It changes nothing: no range of hakmem has another advice about the order of accesses.
+    advise(at, len, libc::MADV_NORMAL as usize)
+}
+
 /// Leaves a reserved range out of core dumps. A debugger that dumps the process would else write
 /// zeros for all of it.
 pub fn leave_out_of_dumps(at: usize, len: usize) -> bool {

@@ -24,6 +24,8 @@ pub mod cgroup;
 #[cfg(all(feature = "fault-injection", target_os = "linux", not(miri)))]
 pub mod coarse;
 mod count;
+#[cfg(not(any(loom, miri, shuttle)))]
+mod defined;
 mod fault;
 #[cfg(feature = "fault-injection")]
 pub mod faults;
@@ -55,6 +57,8 @@ mod moves;
 mod node;
 mod objects;
 mod own;
+#[cfg(not(any(loom, miri, shuttle)))]
+mod own_stack;
 #[cfg(all(target_os = "linux", not(miri)))]
 mod pagemap;
 #[cfg(target_os = "linux")]
@@ -85,6 +89,8 @@ mod zeroes;
 )]
 pub use count::{COUNTERS, Counter, Kind};
 pub use count::{KINDS, count, set_timing, timing};
+#[cfg(not(any(loom, miri, shuttle)))]
+pub use defined::is_defined_elsewhere;
 pub use fault::{Fault, Registers, on_fault};
 #[cfg(all(feature = "reports", target_os = "linux", not(miri)))]
 #[cfg_attr(shuttle, allow(unused_imports, reason = "models have no reports"))]
@@ -110,6 +116,8 @@ pub use objects::{
 #[cfg(all(test, not(any(miri, loom, shuttle, sanitizer, feature = "fault-injection"))))]
 pub use own::read_file;
 pub use own::{copy_readable, map_memory, with_file};
+#[cfg(not(any(loom, miri, shuttle)))]
+pub use own_stack::on_own_stack;
 #[cfg(all(target_os = "linux", not(miri)))]
 pub use pagemap::{Page, Pagemap};
 #[cfg(all(target_os = "linux", not(miri)))]

@@ -10,7 +10,7 @@ pub mod stack;
 /// This place.
 #[cfg(not(any(miri, shuttle)))]
 #[inline(always)]
-fn here() -> crate::os::Registers {
+pub fn here() -> crate::os::Registers {
     let (pc, stack, frame);
     // SAFETY: the instructions only copy registers. They touch no memory and no flags.
     unsafe {

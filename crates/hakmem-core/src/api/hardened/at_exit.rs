@@ -1,7 +1,8 @@
 //! The checks at the end of the process: of blocks that wait, and of what lies behind live blocks.
 //!
 //! Rules
-//! 1. Live blocks are read only if the process has no other thread.
+//! 1. Live blocks are read only if the process has no other thread, and if it has their memory: the
+//!    parent may have left it out of its child by MADV_DONTFORK.
 
 use super::checked::{bad_tag, overflowed};
 use super::free::check_waited;
@@ -54,6 +55,9 @@ fn check_slot(meta: &'static Meta, left: &mut usize) {
         }
         _ => return,
     };
+    if !os::is_mapped(meta.start().addr(), room * count) {
+        return;
+    }
     for p in (0..count.min(*left)).map(|i| meta.start().wrapping_add(i * room)) {
         *left -= 1;
         // SAFETY: a block of `room` bytes was carved there, or is a large one. The process has one

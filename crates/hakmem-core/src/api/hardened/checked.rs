@@ -59,7 +59,12 @@ pub unsafe fn checked(
     // words are readable, whoever has it (rule 1).
     let tag = unsafe { tag::read(p, room) };
     let Tag::Live(size, origin) = tag else {
-        bad_tag(p, room, tag);
+        match (tag, by) {
+            (Tag::Free, None) => {
+                wrong(p, format_args!("use after free of {p:p}, a block of {room} bytes"))
+            }
+            _ => bad_tag(p, room, tag),
+        }
         return None;
     };
     // SAFETY: the tag says that the block is live, so the caller has it.

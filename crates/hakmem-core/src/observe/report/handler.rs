@@ -12,9 +12,8 @@
 //! 2. Reports make no call of libc that is a cancellation point, and none that changes whether the
 //!    thread can be cancelled: either would act on a request at once (`os::files`).
 
-use super::stack::on_own_stack;
 use super::{errno, out};
-use crate::os;
+use crate::os::{self, on_own_stack};
 use core::ffi::c_int;
 use libc::{siginfo_t, ucontext_t};
 

@@ -55,7 +55,6 @@ pub mod out;
 mod profile;
 mod settings;
 mod sink;
-mod stack;
 mod totals;
 mod usage;
 

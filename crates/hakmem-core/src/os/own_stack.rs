@@ -1,5 +1,6 @@
-//! A stack for the work of a signal handler. The handler's own stack may have little more room than
-//! the kernel's frame takes: Rust's alternate stack has 8 KiB.
+//! A stack for work that may begin in a signal handler: reports, and the unwinder. The handler's
+//! own stack may have little more room than the kernel's frame takes: Rust's alternate stack has
+//! 8 KiB.
 
 use core::arch::asm;
 use core::ffi::c_void;

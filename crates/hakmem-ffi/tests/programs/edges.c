@@ -1,0 +1,67 @@
+/* Errors, and what is none, at places where a report or a check may fail itself. */
+#define _GNU_SOURCE
+#include "must.h"
+
+#include <signal.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static void *freed;
+
+static void free_again(int number) {
+    (void)number;
+    free(freed);
+}
+
+/* A handler on a stack of about 8 KiB frees a block that is free. */
+static int small_stack(void) {
+    size_t size = 6144 + getauxval(AT_MINSIGSTKSZ);
+    stack_t stack = {.ss_sp = hidden(malloc(size)), .ss_size = size};
+    struct sigaction action = {.sa_handler = free_again, .sa_flags = SA_ONSTACK};
+    MUST(sigaltstack(&stack, NULL) == 0 && sigaction(SIGUSR1, &action, NULL) == 0);
+    freed = hidden(malloc(40));
+    free(freed);
+    raise(SIGUSR1);
+    return 3;
+}
+
+/* A child that does not have all pages of a live block ends as another one. */
+static int left_out(void) {
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    static const size_t sizes[] = {4000, 20000, 100000, 3000000};
+    for (int i = 0; i < 4; i++) {
+        unsigned char *p = hidden(malloc(sizes[i]));
+        uintptr_t from = (uintptr_t)p & -page, to = ((uintptr_t)p + sizes[i] + page - 1) & -page;
+        memset(p, 1, sizes[i]);
+        MUST(madvise((void *)from, to - from, MADV_DONTFORK) == 0);
+    }
+    pid_t child = fork();
+    if (child == 0) exit(3);
+    int status;
+    MUST(waitpid(child, &status, 0) == child && WIFEXITED(status));
+    return WEXITSTATUS(status);
+}
+
+/* A bit of the first word of a block in the middle of a list is changed. */
+static int changed_link(size_t size) {
+    unsigned char *blocks[6];
+    for (int i = 0; i < 6; i++) blocks[i] = hidden(malloc(size));
+    uintptr_t *word = (uintptr_t *)hidden(blocks[2]);
+    for (int i = 0; i < 6; i++) free(blocks[i]);
+    *word ^= 0x20;
+    for (int i = 0; i < 12; i++) hidden(malloc(size));
+    return 3;
+}
+
+int main(int argc, char **argv) {
+    const char *what = argc > 1 ? argv[1] : "";
+    if (strcmp(what, "small_stack") == 0) return small_stack();
+    if (strcmp(what, "left_out") == 0) return left_out();
+    if (strcmp(what, "link") == 0 && argc > 2) return changed_link(strtoul(argv[2], NULL, 10));
+    return 9;
+}
