@@ -143,12 +143,16 @@ pub fn after_fork() {
 }
 
 /// Writes the calling thread's stack, behind the line of an error. The work has a stack of its own:
-/// the error may be a signal handler's. Under a filter it is little, as no stack is recorded.
+/// the error may be a signal handler's. Signals wait meanwhile: one would begin at the top of the
+/// handler's stack, as the kernel sees that the thread is not on it. Under a filter the work is
+/// little, as no stack is recorded.
 pub fn show_own() {
     #[cfg(not(any(miri, shuttle)))]
     if !os::is_filtered() {
         let here = crate::unwind::here();
-        return os::on_own_stack(|| show_recorded(|stack| stack.record_from(&here)));
+        let signals = os::block_signals();
+        os::on_own_stack(|| show_recorded(|stack| stack.record_from(&here)));
+        return os::restore_signals(signals);
     }
     show_recorded(Stack::record);
 }

@@ -21,12 +21,32 @@
 //! 2. The tag of a block belongs to who has the block: the program's thread while it is live, who
 //!    has it on a list while it is free. Another thread may only read it, by an atomic load.
 
+use crate::base::sync::{Ordering::Relaxed, plain::AtomicBool};
+use crate::os;
+
 pub mod fence;
 pub mod fresh;
 pub mod key;
 pub mod quarantine;
 pub mod tag;
 pub mod wipe;
+
+/// True in the child of a fork.
+static IS_CHILD: AtomicBool = AtomicBool::new(false);
+
+/// For the child of a fork.
+pub fn after_fork() {
+    IS_CHILD.store(true, Relaxed);
+}
+
+/// False if the process does not have all of a range of memory that is in use: its parent left
+/// some of it out of its child by MADV_DONTFORK.
+pub fn has_all(p: *mut u8, bytes: usize) -> bool {
+    !IS_CHILD.load(Relaxed) || {
+        let start = p.addr() & !(os::page_size() - 1);
+        os::is_mapped(start, p.addr() + bytes - start)
+    }
+}
 
 /// True in the hardened build.
 pub const ON: bool = cfg!(feature = "hardened");

@@ -42,30 +42,24 @@ static PAD_BITS: [u64; 9] = {
     bits
 };
 
-/// True if the program has no C++ operators of its own. Until that is known, it may have some: the
-/// constructors of other libraries may come first.
+/// True if neither the program nor a library has C++ operators of its own. Until that is known, one
+/// may have some: the constructors of other libraries may come first.
 static APART: AtomicBool = AtomicBool::new(false);
 
-/// Notes that the program has no C++ operators of its own. Until then, C's functions and all
-/// operators may free each other's blocks, with any size: see [`Origin::may_be_freed_by`].
+/// Notes that the program has no C++ operators of its own, unless a library has some that is loaded
+/// by now. Until then, C's functions and all operators may free each other's blocks, with any size:
+/// see [`Origin::may_be_freed_by`]. A library's constructor calls this: it waits for the loader.
 pub fn keep_apart() {
-    APART.store(true, Relaxed);
-}
-
-/// True if a library has C++ operators of its own. It may be bound to them, so that its `new` calls
-/// C's malloc, and the `delete` of its user is hakmem's. Then nothing is kept apart any more.
-#[cold]
-fn is_together() -> bool {
     #[cfg(not(any(loom, miri, shuttle)))]
     {
         const OPERATORS: [&CStr; 4] = [c"_Znwm", c"_Znam", c"_ZdlPv", c"_ZdaPv"];
         // The runtime's own. It is bound to those that come first.
         const RUNTIMES: [&[u8]; 2] = [b"libstdc++.so", b"libc++"];
         if os::is_defined_elsewhere(&OPERATORS, &RUNTIMES) {
-            APART.store(false, Relaxed);
+            return;
         }
     }
-    !APART.load(Relaxed)
+    APART.store(true, Relaxed);
 }
 
 /// Which function made a block, and for Rust with which alignment. Another kind of function, or one
@@ -94,9 +88,10 @@ impl Origin {
     }
 
     /// True if the program may have C++ operators of its own, and may then free by `by` what this
-    /// made: its operators call C's functions, and those that it does not replace are hakmem's.
+    /// made: its operators call C's functions, and those that it does not replace are hakmem's. Or
+    /// a library has some and is bound to them, and its user is not.
     pub fn may_be_freed_by(self, by: Self) -> bool {
-        self.align().is_none() && by.align().is_none() && (!APART.load(Relaxed) || is_together())
+        self.align().is_none() && by.align().is_none() && !APART.load(Relaxed)
     }
 
     /// Its name in reports: what allocated the block.

@@ -36,7 +36,12 @@ fn map() -> Option<*mut c_void> {
 /// Runs `f` on a stack that is mapped for it and unmapped afterwards. If the system refuses, `f`
 /// runs on the caller's stack.
 pub fn on_own_stack<F: FnOnce()>(f: F) {
-    let Some(stack) = map() else {
+    // SAFETY: errno is a variable of the thread.
+    let errno = unsafe { *libc::__errno_location() };
+    let stack = map();
+    // SAFETY: as above.
+    unsafe { *libc::__errno_location() = errno };
+    let Some(stack) = stack else {
         return f();
     };
     let mut job = Some(f);

@@ -20,8 +20,11 @@ static void free_again(int number) {
 
 /* A handler on a stack of about 8 KiB frees a block that is free. */
 static int small_stack(void) {
-    size_t size = 6144 + getauxval(AT_MINSIGSTKSZ);
-    stack_t stack = {.ss_sp = hidden(malloc(size)), .ss_size = size};
+    size_t size = 6144 + getauxval(AT_MINSIGSTKSZ), room = 1 << 16;
+    int flags = MAP_PRIVATE | MAP_ANONYMOUS;
+    unsigned char *guarded = mmap(NULL, 2 * room, PROT_NONE, flags, -1, 0);
+    MUST(guarded != MAP_FAILED && mprotect(guarded + room, room, PROT_READ | PROT_WRITE) == 0);
+    stack_t stack = {.ss_sp = guarded + room, .ss_size = size};
     struct sigaction action = {.sa_handler = free_again, .sa_flags = SA_ONSTACK};
     MUST(sigaltstack(&stack, NULL) == 0 && sigaction(SIGUSR1, &action, NULL) == 0);
     freed = hidden(malloc(40));
@@ -38,7 +41,9 @@ static int left_out(void) {
         unsigned char *p = hidden(malloc(sizes[i]));
         uintptr_t from = (uintptr_t)p & -page, to = ((uintptr_t)p + sizes[i] + page - 1) & -page;
         memset(p, 1, sizes[i]);
+        unsigned char *small = hidden(malloc(i == 0 ? 3000 : 40));
         MUST(madvise((void *)from, to - from, MADV_DONTFORK) == 0);
+        free(small);
     }
     pid_t child = fork();
     if (child == 0) exit(3);

@@ -8,9 +8,9 @@ use super::checked::{bad_tag, overflowed};
 use super::free::check_waited;
 use crate::api::front;
 use crate::backend::arena::{self, SEGMENT, SLOT};
-use crate::backend::page::{Kind, Meta};
-use crate::harden::fence;
+use crate::backend::page::{self, Kind, Meta};
 use crate::harden::tag::{self, Tag};
+use crate::harden::{self, fence};
 use crate::os;
 use crate::thread::{self, ThreadState};
 
@@ -24,8 +24,16 @@ const AT_EXIT: usize = 100_000;
 /// has no other thread, checks what lies behind live blocks, too. O(`AT_EXIT`).
 pub fn check_at_exit() {
     if let ThreadState::Live(heap) = thread::state() {
+        let is_there = |p: &*mut u8| {
+            page::lookup(*p).is_some_and(|meta| {
+                harden::has_all(*p, meta.head_of_block().block_size.get() as usize)
+            })
+        };
         // SAFETY: the blocks are this thread's.
-        heap.quarantine.blocks().for_each(|p| unsafe { check_waited(p, usize::MAX) });
+        heap.quarantine
+            .blocks()
+            .filter(is_there)
+            .for_each(|p| unsafe { check_waited(p, usize::MAX) });
     }
     if !os::is_single_threaded() {
         return;
@@ -55,7 +63,7 @@ fn check_slot(meta: &'static Meta, left: &mut usize) {
         }
         _ => return,
     };
-    if !os::is_mapped(meta.start().addr(), room * count) {
+    if !harden::has_all(meta.start(), room * count) {
         return;
     }
     for p in (0..count.min(*left)).map(|i| meta.start().wrapping_add(i * room)) {

@@ -136,6 +136,9 @@ extern "C" fn after_fork_in_child() {
         huge::forget_part(1 + i);
     }
     foreign::after_fork(me);
+    if harden::ON {
+        harden::after_fork();
+    }
     purge::after_fork();
     let others = all_heaps().filter(|heap| !is_own(heap));
     others.for_each(|heap| heap.huge().recount());
