@@ -2,9 +2,9 @@
 //! own stack may have little more room than the kernel's frame takes: Rust's alternate stack has
 //! 8 KiB.
 
+use super::linux::{at, syscall};
 use core::arch::asm;
 use core::ffi::c_void;
-use core::ptr::null_mut;
 
 /// Bytes of the stack: several times what a report takes.
 const ROOM: usize = 128 << 10;
@@ -13,43 +13,40 @@ const ROOM: usize = 128 << 10;
 const GUARD: usize = 64 << 10;
 
 /// Maps a stack with its guard. Returns the stack's lowest address, above the guard. It makes only
-/// system calls that a report makes anyway.
+/// system calls that a report makes anyway, and none through libc: the scavenger has no errno.
 fn map() -> Option<*mut c_void> {
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-    // SAFETY: without a fixed address, the system maps a range that nothing else uses.
-    let whole = unsafe { libc::mmap(null_mut(), GUARD + ROOM, libc::PROT_NONE, flags, -1, 0) };
-    if whole == libc::MAP_FAILED {
-        return None;
+    let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as usize;
+    let map = |at: usize, bytes: usize, protection: i32, flags: usize| {
+        let arguments = [at, bytes, protection as usize, flags, usize::MAX, 0];
+        usize::try_from(syscall(libc::SYS_mmap, arguments)).ok()
+    };
+    // Without a fixed address, the system maps a range that nothing else uses. The second map lies
+    // inside of it, and only this call has its address.
+    let whole = map(0, GUARD + ROOM, libc::PROT_NONE, flags)?;
+    let usable = libc::PROT_READ | libc::PROT_WRITE;
+    if let Some(stack) = map(whole + GUARD, ROOM, usable, flags | libc::MAP_FIXED as usize) {
+        return Some(at(stack).cast());
     }
-    let protection = libc::PROT_READ | libc::PROT_WRITE;
-    // SAFETY: the range lies inside the map that was just made, and only this call has its address.
-    unsafe {
-        let stack = whole.byte_add(GUARD);
-        if libc::mmap(stack, ROOM, protection, flags | libc::MAP_FIXED, -1, 0) == stack {
-            return Some(stack);
-        }
-        libc::munmap(whole, GUARD + ROOM);
-    }
+    unmap(whole);
     None
+}
+
+/// Gives up the map that begins at `whole`.
+fn unmap(whole: usize) {
+    syscall(libc::SYS_munmap, [whole, GUARD + ROOM, 0, 0, 0, 0]);
 }
 
 /// Runs `f` on a stack that is mapped for it and unmapped afterwards. If the system refuses, `f`
 /// runs on the caller's stack.
 pub fn on_own_stack<F: FnOnce()>(f: F) {
-    // SAFETY: errno is a variable of the thread.
-    let errno = unsafe { *libc::__errno_location() };
-    let stack = map();
-    // SAFETY: as above.
-    unsafe { *libc::__errno_location() = errno };
-    let Some(stack) = stack else {
+    let Some(stack) = map() else {
         return f();
     };
     let mut job = Some(f);
     // SAFETY: `run` has the C calling convention: it preserves r12 (on aarch64 x20) and changes the
     // named registers.
     // The top of the stack is aligned, and only this call uses the stack. `job` outlives the call.
-    // A panic ends the process at the `extern "C"` function, so nothing unwinds through here. After
-    // the call no code runs on the stack, so it can be unmapped.
+    // A panic ends the process at the `extern "C"` function, so nothing unwinds through here.
     unsafe {
         #[cfg(target_arch = "x86_64")]
         asm!(
@@ -75,8 +72,9 @@ pub fn on_own_stack<F: FnOnce()>(f: F) {
             out("x20") _,
             clobber_abi("C"),
         );
-        libc::munmap(stack.byte_sub(GUARD), GUARD + ROOM);
     }
+    // No code runs on the stack any more.
+    unmap(stack.addr() - GUARD);
 }
 
 /// Runs the job.
