@@ -14,6 +14,7 @@ use crate::backend::page::Meta;
 use crate::backend::remote_batch::RemoteBatch;
 use crate::base::size_class::{CLASS16, CLASSES, TABLE16};
 use crate::base::sync::AtomicU64;
+use crate::harden;
 use crate::proto::inbox::{Inbox, Link};
 
 /// Heaps are 8 KiB apart; a heap's number is its address in such units.
@@ -127,10 +128,15 @@ impl Owner {
                     batch = next;
                     continue;
                 }
-                if RemoteBatch::is_block(batch) {
+                let is_block = RemoteBatch::is_block(batch);
+                if is_block {
                     check::check_carved(block, page);
                 }
                 let (length, next) = RemoteBatch::take_apart(batch, page);
+                // The batch's word for its newest block may have been overwritten.
+                if harden::ON && is_block && !check::is_block_of(page, page.list.free.get()) {
+                    check::corrupt(block.cast());
+                }
                 page.list.until_slow.set(page.list.until_slow.get() - length as i32);
                 received(page, length, block.cast());
                 batch = next;
