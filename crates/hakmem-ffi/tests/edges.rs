@@ -9,7 +9,8 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, Output};
 
-/// Calls `judge` with what the program does on a build, and the name of the build.
+/// Calls `judge` with what the program does on a build, what it writes to standard error, and
+/// whether that is the hardened build.
 #[track_caller]
 fn on_both(arguments: &[&str], on_error: &str, judge: impl Fn(&Output, &str, bool)) {
     let program = compile(Language::C, "edges.c", Link::Plain);

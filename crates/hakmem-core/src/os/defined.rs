@@ -1,18 +1,10 @@
 //! Whether a loaded object defines a name that others define as well. The walk asks the loader,
 //! which has a lock for its list of objects: so only a library's constructor makes it.
 
+use super::image::{DT_STRTAB, DT_SYMTAB, Dynamic};
 use super::linux::at;
 use core::ffi::{CStr, c_int, c_void};
 
-/// An entry of the dynamic section.
-#[repr(C)]
-struct Dynamic {
-    tag: u64,
-    value: u64,
-}
-
-const DT_STRTAB: u64 = 5;
-const DT_SYMTAB: u64 = 6;
 const DT_GNU_HASH: u64 = 0x6fff_fef5;
 
 /// What the walk looks for.

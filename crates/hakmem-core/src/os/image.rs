@@ -6,13 +6,13 @@ use core::ffi::CStr;
 
 /// An entry of the dynamic section.
 #[repr(C)]
-struct Dynamic {
-    tag: u64,
-    value: u64,
+pub(super) struct Dynamic {
+    pub(super) tag: u64,
+    pub(super) value: u64,
 }
 
-const DT_STRTAB: u64 = 5;
-const DT_SYMTAB: u64 = 6;
+pub(super) const DT_STRTAB: u64 = 5;
+pub(super) const DT_SYMTAB: u64 = 6;
 
 /// Finds a function by its name among the dynamic symbols of an image, the first that has one of
 /// `names`. Only its hash table has their number, and there are two kinds of hash tables. But
