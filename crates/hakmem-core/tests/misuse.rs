@@ -197,6 +197,23 @@ fn medium_twice_past_a_full_list() {
     (0..50).for_each(|_| _ = take(12_000));
 }
 
+/// The second free finds the list of 21 blocks full. Of it a run of one page goes to that page, and
+/// the block would be there twice.
+fn medium_twice_as_the_list_fills() {
+    for _ in 0..8 {
+        let blocks = [(); 100].map(|()| take(12_000));
+        c::trim();
+        blocks.iter().for_each(|&p| free(p));
+    }
+    let blocks = [(); 100].map(|()| take(12_000));
+    c::trim();
+    let [p, q] = [blocks[0], blocks[1]];
+    blocks[2..21]
+        .iter()
+        .chain([&p, &q, &p])
+        .for_each(|&p| free(p));
+}
+
 /// The block is of a page of another thread. This thread keeps one block of such a size.
 fn larger_of_another_twice(is_full: bool) {
     free(take(64));
@@ -272,7 +289,7 @@ fn of_a_parked_page_twice() {
 }
 
 /// What is done wrong, and what is said of it, with `{p}` for every pointer.
-const MISUSES: [(&str, fn(), &str); 44] = [
+const MISUSES: [(&str, fn(), &str); 45] = [
     (
         "a medium block twice, first past a full list",
         medium_twice_past_a_full_list,
@@ -397,6 +414,11 @@ const MISUSES: [(&str, fn(), &str); 44] = [
     (
         "a medium block twice",
         medium_twice,
+        "double free of {p}, a block of 12288 bytes",
+    ),
+    (
+        "a medium block twice, as the list fills",
+        medium_twice_as_the_list_fills,
         "double free of {p}, a block of 12288 bytes",
     ),
     (

@@ -6,8 +6,8 @@
 //!
 //! `until_slow` counts the frees until the slow path. What it means for the list of a page is in
 //! `page`. A heap's list takes `most - 1` freed blocks. The free that brings the countdown to zero
-//! has put one block too many there, and the slow path passes a block on to its page. A malloc that
-//! takes a freed block off the list counts up again.
+//! has put one block too many there. The slow path passes half of the list on to pages. A malloc
+//! that takes a freed block off the list counts up again.
 //!
 //! ```text
 //! freed blocks on a heap's list = most - until_slow
@@ -55,6 +55,23 @@ impl List {
         let link = || unsafe { Block::set_next(block, first) };
         let push = || take_away::keep(link, |order| self.free.set_by(block, order));
         take_away::free(push, || self.count_freed())
+    }
+
+    /// Puts `count` freed blocks onto the list, linked from `first` to `last`. True: the countdown
+    /// is over.
+    ///
+    /// # Safety
+    /// As [`List::push`], for each of the blocks.
+    #[inline(always)]
+    #[must_use]
+    pub unsafe fn push_chain(&self, first: *mut Block, last: *mut Block, count: i32) -> bool {
+        // SAFETY: the caller gives the blocks up, so their first words may hold links from now on.
+        let link = || unsafe { Block::set_next(last, self.free.get()) };
+        let push = || take_away::keep(link, |order| self.free.set_by(first, order));
+        take_away::free(push, || {
+            self.until_slow.set(self.until_slow.get() - count);
+            self.until_slow.get() <= 0
+        })
     }
 
     /// Counts one free. True: the countdown is over. For the fast path: as one instruction, which

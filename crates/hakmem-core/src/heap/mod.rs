@@ -158,7 +158,7 @@ pub use crate::base::size_class::span_of;
     allow(unused_imports, reason = "these have no note of where it lies")
 )]
 pub use free::HEAPLESS;
-pub use free::{heapless_frees, reset_heapless_frees};
+pub use free::{Beyond, heapless_frees, reset_heapless_frees};
 pub use large_blocks::{CachedLarge, FreedLarge};
 use live::REPORT_BYTES;
 

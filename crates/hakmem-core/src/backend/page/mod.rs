@@ -327,6 +327,14 @@ impl Meta {
         arena::at(arena::start_of(core::ptr::from_ref(self).addr()))
     }
 
+    /// The first byte of this page, one of whose slots is `slot`; the address `p` lies there.
+    /// Quicker than [`Meta::start`], as no arena is looked up.
+    #[inline(always)]
+    pub fn start_from(&self, p: usize, slot: &Self) -> usize {
+        let bytes = core::ptr::from_ref(slot).addr() - core::ptr::from_ref(self).addr();
+        (p & !(SLOT - 1)) - bytes / META * SLOT
+    }
+
     /// The arena and the segment's number there.
     pub fn segment_in_arena(&self) -> (&'static Arena, usize) {
         let (arena, slot) = self.slot_in_arena();

@@ -51,6 +51,17 @@ static FIRST_KEPT: [u8; CLASSES - FIRST_LONG] = {
     kept
 };
 
+/// Blocks of one page that a heap's list has no room for. They are linked.
+pub struct Beyond {
+    pub first: *mut Block,
+    pub last: *mut Block,
+    /// How many they are, one at least.
+    pub count: i32,
+    pub page: &'static Meta,
+    /// The owner of the page, read behind the pop (`take_away` rule 1).
+    pub owner: *mut Owner,
+}
+
 /// Frees by threads without a heap.
 pub static HEAPLESS: AtomicU64 = AtomicU64::new(0);
 
@@ -78,6 +89,17 @@ impl Heap {
         unsafe { page.list.push(block, page.list.free.get()) }
     }
 
+    /// [`Heap::push_freed`] for a chain of blocks.
+    ///
+    /// # Safety
+    /// As [`Heap::push_freed`], for each block of the chain, whose page has this thread's heap.
+    #[inline(always)]
+    #[must_use]
+    pub unsafe fn push_chain(chain: &Beyond) -> bool {
+        // SAFETY: the list is the caller's, who owns the page, and so are the blocks.
+        unsafe { chain.page.list.push_chain(chain.first, chain.last, chain.count) }
+    }
+
     /// The class of a list, if it is one of this heap.
     #[inline]
     pub fn class_of_list(&self, list: *const List) -> Option<usize> {
@@ -85,30 +107,44 @@ impl Heap {
         lists.contains(&list).then(|| (list.addr() - lists.start.addr()) / size_of::<List>())
     }
 
-    /// Takes a block that is one too many off the heap's list of `class`, and returns it with its
-    /// page and the owner of that. None: the list has no more than it takes.
+    /// Takes blocks that are too many off the heap's list of `class`: the first one, and those
+    /// right behind it that are of the same page. None: the countdown has `room` or more to go.
     ///
     /// The free that brought the countdown to zero calls this until it returns none. Signal
-    /// handlers may have freed and allocated since. So the block need not be that of the free, and
-    /// there may be several.
-    pub fn take_beyond(&self, class: usize) -> Option<(*mut Block, &'static Meta, *mut Owner)> {
+    /// handlers may have freed and allocated since. So the blocks need not have that of the free.
+    pub fn take_beyond(&self, class: usize, room: i32) -> Option<Beyond> {
         let list = &self.owner.front.lists[class];
-        if list.until_slow.get() > 0 {
+        let missing = room - list.until_slow.get();
+        if missing <= 0 {
             return None;
         }
         self.overflowed.set(self.overflowed.get() | 1 << (class - FIRST_LONG));
-        list.until_slow.set(list.until_slow.get() + 1);
-        let block = list.free.get();
-        if block.is_null() {
+        let first = list.free.get();
+        if first.is_null() {
             list.until_slow.set(list.most.get());
             return None;
         }
-        // SAFETY: the block is on the heap's list of the class.
-        let next = unsafe { Self::checked_next(class, block) };
-        let Some(slot) = page::lookup(block.cast()) else { check::corrupt(block.cast()) };
+        let Some(slot) = page::lookup(first.cast()) else { check::corrupt(first.cast()) };
         let page = slot.head_of_block();
+        let (start, bytes) = (page.start_from(first.addr(), slot), page.bytes());
+        let freed_first = page.list.free.get();
+        let (mut next, mut count) = (first, 0);
+        let last = loop {
+            // On the page's list too, or on this list twice.
+            if check::CHECKED && (next == freed_first || (next == first && count != 0)) {
+                check::double_free(next.cast(), page);
+            }
+            let block = next;
+            count += 1;
+            // SAFETY: the block is on the heap's list of the class.
+            next = unsafe { Self::checked_next(class, block) };
+            if count >= missing || next.addr().wrapping_sub(start) >= bytes {
+                break block;
+            }
+        };
+        list.until_slow.set(list.until_slow.get() + count);
         let owner = take_away::pass_on(|| list.free.set(next), || page.owner());
-        Some((block, page, owner))
+        Some(Beyond { first, last, count, page, owner })
     }
 
     /// The block behind `block` on the heap's list of `class`. Ends the process if no block starts
