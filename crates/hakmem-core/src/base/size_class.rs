@@ -188,7 +188,25 @@ pub fn of_aligned(n: usize, align: usize) -> Option<usize> {
     if n > MEDIUM_MAX {
         return None;
     }
-    (of8(n)..CLASSES).find(|&class| (SIZES[class] as usize).is_multiple_of(align))
+    (of8(n)..CLASSES).find(|&class| is_multiple(class, align))
+}
+
+/// [`of_aligned`] for most of the small requests, 0 bytes not among them; None: ask that. The size
+/// of such a class is at least the next multiple of `align`. Mostly that is the size of a class.
+#[inline(always)]
+pub fn of_aligned_small(n: usize, align: usize) -> Option<usize> {
+    if n.max(align) > SMALL_MAX {
+        return None;
+    }
+    let class = CLASS8.get(((n + align - 1) & !(align - 1)).div_ceil(8))?;
+    let class = usize::from(*class);
+    is_multiple(class, align).then_some(class)
+}
+
+/// True if the blocks of the class are all aligned to `align`, a power of two.
+#[inline(always)]
+fn is_multiple(class: usize, align: usize) -> bool {
+    SIZES[class] as usize & (align - 1) == 0
 }
 
 #[cfg(test)]
@@ -207,6 +225,20 @@ mod tests {
             assert_eq!(of8(n), fits(8), "{n}");
             assert_eq!(of16(n), fits(16), "{n}");
         }
+    }
+
+    #[test]
+    fn small_aligned_requests_get_the_same_class() {
+        let aligns = [32, 64, 128, 256, 512, 1024, 4096];
+        let mut known = 0;
+        for (n, align) in (0..=SMALL_MAX + 1).flat_map(|n| aligns.map(|align| (n, align))) {
+            if let Some(class) = of_aligned_small(n, align) {
+                assert_eq!(Some(class), of_aligned(n, align), "{n} at {align}");
+                known += 1;
+            }
+        }
+        assert!(known > 4 * SMALL_MAX, "{known}");
+        assert_eq!(of_aligned_small(usize::MAX, 32), None);
     }
 
     #[test]

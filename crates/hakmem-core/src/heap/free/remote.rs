@@ -24,7 +24,7 @@ use crate::heap::reclaim::whole;
 use crate::policy;
 use crate::proto::inbox::Link;
 use core::cell::Cell;
-use core::mem::replace;
+use core::mem::{MaybeUninit, replace};
 use core::ptr::null_mut;
 
 /// The number of open batches, a power of two.
@@ -247,22 +247,23 @@ impl Outgoing {
     /// # Safety
     /// The batches are this heap's, linked from `batch`.
     unsafe fn send_some(&self, mut batch: *mut RemoteBatch) -> *mut RemoteBatch {
-        let mut chains = [NO_CHAIN; CHAINS];
+        // Those of `filled` are initialised: most sends go to few owners.
+        let mut chains = [const { MaybeUninit::<Chain>::uninit() }; CHAINS];
         let mut filled = 0u32;
         let mut rest = null_mut();
         while !batch.is_null() {
             // SAFETY: the batch is this heap's, so the calling thread has it (`remote_batch` rule
-            // 1). A closed batch is no page list.
+            // 1). A closed batch is no page list. `chains[i]` was written when its bit was set.
             unsafe {
                 let next = RemoteBatch::next(batch);
                 let page = RemoteBatch::page(batch);
                 let owner = owner_of(page, RemoteBatch::block(batch));
                 let i = (owner.addr() >> HEAP_SHIFT) % CHAINS;
-                let chain = &mut chains[i];
-                if chain.owner.is_null() {
-                    *chain = Chain { owner, last: batch, ..NO_CHAIN };
+                if filled & 1 << i == 0 {
+                    chains[i].write(Chain { owner, last: batch, ..NO_CHAIN });
                     filled |= 1 << i;
                 }
+                let chain = chains[i].assume_init_mut();
                 if chain.owner == owner {
                     let size = page.block_size.get();
                     RemoteBatch::set_next(batch, chain.first);
@@ -279,7 +280,9 @@ impl Outgoing {
             }
         }
         while filled != 0 {
-            self.send(&chains[filled.trailing_zeros() as usize]);
+            let chain = &chains[filled.trailing_zeros() as usize];
+            // SAFETY: the bit of the chain was set behind the write of it.
+            self.send(unsafe { chain.assume_init_ref() });
             filled &= filled - 1;
         }
         rest

@@ -25,9 +25,6 @@ const TOUCHED: u32 = 4;
 /// The largest number of bytes that are carved at a time.
 const CARVE_MOST: u32 = 16 << 10;
 
-/// The same for resident memory.
-const CARVE_RESIDENT: u32 = 128 << 10;
-
 impl Heap {
     /// Allocates a block of `class` by the slow path: the class's list is empty, and the refill
     /// fills it. `request` is at most the size of the class. None: there is no memory. Amortised
@@ -272,8 +269,7 @@ impl Heap {
         let is_resident = !page.zero.get() && !page.is_tail_purged.get();
         let sixteen = if is_resident { CARVE_MOST.min(16 * size as u32) } else { 0 };
         let least = policy::CARVE_BYTES.of(class).max(sixteen);
-        let most = if is_resident { CARVE_RESIDENT } else { CARVE_MOST };
-        let bytes = (page.carved.get() * size as u32).clamp(least, most.max(least));
+        let bytes = (page.carved.get() * size as u32).clamp(least, CARVE_MOST.max(least));
         let count = (bytes / size as u32).clamp(1, left);
         let first = page.start().wrapping_add(page.carved.get() as usize * size);
         if harden::ON && !page.zero.get() {

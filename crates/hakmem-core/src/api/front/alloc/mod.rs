@@ -126,6 +126,19 @@ fn no_memory() -> *mut u8 {
 /// Allocates a block for `n` bytes at a multiple of `align`, a power of two above 16. O(1).
 #[cold]
 pub fn alloc_aligned(n: usize, align: usize, clear: Clear) -> *mut u8 {
+    if let Clear::Nothing = clear
+        && let Some(class) = size_class::of_aligned_small(n, align)
+        && let Some(p) = fast::pop(class)
+    {
+        return p;
+    }
+    alloc_aligned_slow(n, align, clear)
+}
+
+/// [`alloc_aligned`] when the list is empty, or the request is not small.
+#[cold]
+#[inline(never)]
+fn alloc_aligned_slow(n: usize, align: usize, clear: Clear) -> *mut u8 {
     match (size_class::of_aligned(n, align), clear) {
         (Some(class), Clear::Nothing) => finish(from_class(class, size_of(class))),
         // SAFETY: `of_aligned` gives a class of at least `n` bytes.
