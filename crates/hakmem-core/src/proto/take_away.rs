@@ -20,11 +20,13 @@
 //! pass a full barrier (`os::HeavyBarriers`).
 //!
 //! Rules
-//! 1. The holder reads the owner for each free, behind the pop that gave the block. It reads it
-//!    again only if it read another owner, and acts by the last read. If it read its own heap
-//!    before the first heavy barrier, the purge sees that pop. So the purge finds the block used
-//!    and not listed, until the holder counts it. In a page of several slots each slot has such a
-//!    word, and a free reads that of its block. The purge writes all of them ahead of the barrier.
+//! 1. The holder reads the owner for each free, behind the pop that gave the block. It may pop
+//!    several blocks of one page off the heap's list by one store, and count them by one. It reads
+//!    the owner again only if it read another owner, and acts by the last read. If it read its own
+//!    heap before the first heavy barrier, the purge sees that pop. So the purge finds the block
+//!    used and not listed, until the holder counts it. In a page of several slots each slot has
+//!    such a word, and a free reads that of its block. The purge writes all of them ahead of the
+//!    barrier.
 //! 2. The count is the last word of a free that the holder writes. If the purge reads it, the list
 //!    of the page is complete for the purge behind the second heavy barrier.
 //! 3. If any barrier fails, all pages go back. A purge that has all used blocks of a page itself,
@@ -55,9 +57,9 @@ pub fn pop(go_on: impl FnOnce()) {
     light_fence();
 }
 
-/// The holder takes the first block off its heap's list again, as the list has no room for it.
-/// `go_on` writes the list, and `owner` reads whose page the block is of: only behind that, as a
-/// purge may have found the block listed and taken the page (rule 1).
+/// The holder takes the first blocks off its heap's list again, as the list has no room for them.
+/// `go_on` writes the list, and `owner` reads whose page they are of: only behind that, as a purge
+/// may have found them listed and taken the page (rule 1).
 #[inline(always)]
 pub fn pass_on<O>(go_on: impl FnOnce(), owner: impl FnOnce() -> O) -> O {
     let ((), owner) = (pop(go_on), owner());

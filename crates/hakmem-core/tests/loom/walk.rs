@@ -180,3 +180,32 @@ fn a_block_that_is_passed_on_goes_to_the_owner_of_its_page() {
         &["TakeAwayPassesOnBlind"],
     );
 }
+
+/// The same for a run of two blocks: one store takes both off the list, and one counts both. The
+/// link of the second leads to the page's list meanwhile.
+#[test]
+fn a_run_that_is_passed_on_goes_to_the_owner_of_its_page() {
+    check(
+        || {
+            beside_a_purge(0, |page, is_own| {
+                if !is_own() {
+                    return 0;
+                }
+                let link = || page.words[1].store(2, Relaxed);
+                take_away::keep(link, |order| page.first.store(1, order));
+                let is_own = take_away::pass_on(|| page.first.store(3, Relaxed), is_own);
+                if is_own {
+                    let push = || {
+                        page.words[2].store(0, Relaxed);
+                        page.free.with_mut(|n| unsafe { *n += 2 });
+                    };
+                    take_away::free(push, || page.used.store(1, Relaxed));
+                    2
+                } else {
+                    0
+                }
+            });
+        },
+        &["TakeAwayPassesOnBlind"],
+    );
+}

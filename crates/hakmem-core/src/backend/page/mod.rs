@@ -48,9 +48,9 @@
 //!    before. A free by another thread does not fetch the line that the owner writes with each
 //!    free. `state` has its own protocol (`proto::page_state`). Exceptions: maps and reports read
 //!    further fields while the owner may write them (`glance`), and so do a purge
-//!    (`reclaim::sleeping` rule 5) and the checks of a batch (`check`). These fields are words of
-//!    `base::word`, so that a reader gets some value that the word had. Nothing is decided by one
-//!    such value.
+//!    (`reclaim::sleeping` rule 5), the checks of a batch (`check`) and that of blocks that a full
+//!    list passes on. These fields are words of `base::word`, so that a reader gets some value that
+//!    the word had. Nothing is decided by one such value.
 //! 6. Why a stale `owner` is harmless: another thread may read an owner that the page has no more.
 //!    `owner` changes when the page is parked, when a heap takes it over, and while its holes are
 //!    purged. The reader then sends its blocks to the former owner's inbox. An owner lives for

@@ -127,7 +127,9 @@ impl Heap {
         let Some(slot) = page::lookup(first.cast()) else { check::corrupt(first.cast()) };
         let page = slot.head_of_block();
         let (start, bytes) = (page.start_from(first.addr(), slot), page.bytes());
-        let freed_first = page.list.free.get();
+        // For the check alone: whose the page is counts below. A purge may take it meanwhile.
+        let is_own = page.owner() == self.owner();
+        let freed_first = if is_own { page.list.free.glance() } else { null_mut() };
         let (mut next, mut count) = (first, 0);
         let last = loop {
             // On the page's list too, or on this list twice.
