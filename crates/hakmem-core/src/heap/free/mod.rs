@@ -111,7 +111,8 @@ impl Heap {
     /// right behind it that are of the same page. None: the countdown has `room` or more to go.
     ///
     /// The free that brought the countdown to zero calls this until it returns none. Signal
-    /// handlers may have freed and allocated since. So the blocks need not have that of the free.
+    /// handlers may have freed and allocated since. So the block of that free need not be among
+    /// these.
     pub fn take_beyond(&self, class: usize, room: i32) -> Option<Beyond> {
         let list = &self.owner.front.lists[class];
         let missing = room - list.until_slow.get();
