@@ -11,7 +11,7 @@ use std::process;
 const MOST: usize = 16 << 20;
 
 pub const AFTER_HELP: &str = "\
-FILE is what HAKMEM_ERRORS named for a program: there the frames of a stack are files and offsets. \
+FILE is what HAKMEM_ERRORS named for a program: there the frames of a stack are files and addresses. \
 hakmem prints them as functions with file and line. The files have to be those that ran: look \
 before you replace the program. One that the report names by a relative path is looked for from \
 here.

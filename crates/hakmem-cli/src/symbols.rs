@@ -1,7 +1,8 @@
 //! Names in reports of errors: what lies at the addresses of their stacks.
 //!
-//! hakmem writes a frame as `#1 0x55d0c0de (/usr/bin/prog+0x1234)`. Here it becomes the functions
-//! there, with file and line, as far as the file's debug information and symbols tell.
+//! hakmem writes a frame as `#1 0x55d0c0de (/usr/bin/prog+0x1234)`: the file, and the address that
+//! the file is linked for. Here it becomes the functions there, with file and line, as far as the
+//! file's debug information and symbols tell.
 
 use crate::checked;
 use crate::profile::confined;
@@ -19,7 +20,7 @@ struct Shown<'a> {
     /// The line up to the address.
     start: &'a str,
     file: &'a str,
-    offset: u64,
+    linked: u64,
     /// The stack is of code that a fault interrupted: its first address is no return address.
     interrupted: bool,
 }
@@ -34,11 +35,11 @@ impl<'a> Shown<'a> {
             return None;
         }
         let (_, place) = rest.split_once(" (")?;
-        let (file, offset) = place.strip_suffix(')')?.rsplit_once("+0x")?;
+        let (file, linked) = place.strip_suffix(')')?.rsplit_once("+0x")?;
         Some(Self {
             start,
             file,
-            offset: u64::from_str_radix(offset, 16).ok()?,
+            linked: u64::from_str_radix(linked, 16).ok()?,
             interrupted,
         })
     }
@@ -46,7 +47,7 @@ impl<'a> Shown<'a> {
     /// The address that is looked up. A return address may be that of the next line.
     fn looked_up(&self) -> u64 {
         let is_exact = self.interrupted && self.start.ends_with("#0");
-        self.offset - u64::from(!is_exact && self.offset > 0)
+        self.linked - u64::from(!is_exact && self.linked > 0)
     }
 }
 
@@ -85,12 +86,15 @@ pub fn named(text: &str) -> String {
                 .insert(frame.looked_up());
         }
     }
-    let look = |(file, offsets): (_, BTreeSet<u64>)| {
-        let offsets: Vec<_> = offsets.into_iter().collect();
-        let Named { frames, .. } = confined::of_file(Path::new(file), &offsets);
+    let look = |(file, addresses): (_, BTreeSet<u64>)| {
+        let addresses: Vec<_> = addresses.into_iter().collect();
+        let Named { frames, .. } = confined::of_linked(Path::new(file), &addresses);
         (
             file,
-            offsets.into_iter().zip(frames).collect::<BTreeMap<_, _>>(),
+            addresses
+                .into_iter()
+                .zip(frames)
+                .collect::<BTreeMap<_, _>>(),
         )
     };
     let known: BTreeMap<_, _> = wanted.into_iter().map(look).collect();
@@ -131,7 +135,7 @@ mod tests {
     fn frames_are_told_from_other_lines() {
         let frame = Shown::read("hakmem:     #12 0x55d (/usr/bin/a (b)+0x1f)", true).unwrap();
         assert_eq!(
-            (frame.file, frame.offset, frame.looked_up()),
+            (frame.file, frame.linked, frame.looked_up()),
             ("/usr/bin/a (b)", 0x1f, 0x1e)
         );
         for line in [

@@ -9,9 +9,22 @@ use std::process::Command;
 /// A file that two processes appended to becomes what `hakmem run` prints, of each.
 #[test]
 fn a_file_gets_functions_and_lines() {
+    gets_functions_and_lines("wrong", &[]);
+}
+
+/// Code that lies elsewhere in the program's memory than in its file: the default with some
+/// linkers.
+#[test]
+fn code_may_lie_elsewhere_than_in_its_file() {
+    gets_functions_and_lines("elsewhere", &["-Wl,--section-start=.text=0x80000"]);
+    gets_functions_and_lines("placed", &["-no-pie"]);
+}
+
+fn gets_functions_and_lines(name: &str, flags: &[&str]) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("errors");
-    let program = BUILT.compile("wrong.c", "wrong", &["-g", "-fno-builtin"]);
+    let flags = [&["-g", "-fno-builtin"], flags].concat();
+    let program = BUILT.compile("wrong.c", name, &flags);
     for _ in 0..2 {
         let mut command = Command::new(&program);
         command
@@ -26,7 +39,7 @@ fn a_file_gets_functions_and_lines() {
     let text = stdout(&named);
     for part in [
         "hakmem: double free of 0x",
-        " (wrong):\n",
+        &format!(" ({name}):\n"),
         // The call of free, not what comes after it.
         "#0 frees_it (",
         "/wrong.c:5)\n",

@@ -26,12 +26,21 @@ const LINE: usize = 1 << 20;
 
 /// What lies at these offsets of a file.
 pub fn of_file(path: &Path, offsets: &[u64]) -> Named {
+    of_places(path, offsets, Module::frames)
+}
+
+/// What lies at these addresses that a file is linked for.
+pub fn of_linked(path: &Path, addresses: &[u64]) -> Named {
+    of_places(path, addresses, Module::frames_at)
+}
+
+fn of_places(path: &Path, places: &[u64], frames: fn(&Module, u64) -> Vec<Frame>) -> Named {
     of(|to| {
         let opened = checked::open(path);
         let module = opened.map_or_else(|_| Module::default(), |file| Module::new(file, path));
         writeln!(to, "{}", module.build_id)?;
-        for &offset in offsets {
-            serde_json::to_writer(&mut *to, &module.frames(offset))?;
+        for &place in places {
+            serde_json::to_writer(&mut *to, &frames(&module, place))?;
             writeln!(to)?;
         }
         Ok(())

@@ -17,7 +17,7 @@ pub const BUILD_ID: usize = 64;
 pub struct Named {
     /// In hexadecimal.
     pub build_id: String,
-    /// For each offset, innermost first: more than one where functions were inlined, none where
+    /// For each place, innermost first: more than one where functions were inlined, none where
     /// nothing is known.
     pub frames: Vec<Vec<Frame>>,
 }
@@ -137,7 +137,13 @@ impl Module {
 
     /// What lies at `offset` of the file, innermost first.
     pub fn frames(&self, offset: u64) -> Vec<Frame> {
-        let (Some(loader), Some(at)) = (&self.loader, self.linked(offset)) else {
+        self.linked(offset)
+            .map_or_else(Vec::new, |at| self.frames_at(at))
+    }
+
+    /// What lies at the address `at` that the file is linked for, innermost first.
+    pub fn frames_at(&self, at: u64) -> Vec<Frame> {
+        let Some(loader) = &self.loader else {
             return vec![];
         };
         let mut frames = vec![];
