@@ -237,6 +237,21 @@ fn size() -> usize {
     maps.split(' ').next().unwrap().parse::<usize>().unwrap() * 4096
 }
 
+/// Other maps take most of the limit: hakmem leaves as much of the rest as it keeps without use.
+fn the_tail_leaves_room_for_other_maps() {
+    // SAFETY: freed once.
+    unsafe { c::free(c::malloc(100)) };
+    let maps = size() - stats::process().reserved_bytes as usize;
+    let large: Vec<_> = (0..1024).map(|_| Room::new()).collect();
+    let bytes = maps + large.len() * Room::BYTES + 300 * MIB;
+    c::fit_address_limit(bytes, || limit_for_now(bytes));
+    assert!(size() < bytes, "{} bytes are mapped", size());
+    let kept = stats::process().reserved_bytes as usize;
+    assert!((30 * MIB..160 * MIB).contains(&kept), "{kept}");
+    let more: Vec<_> = (0..30).map(|_| Room::new()).collect();
+    assert_eq!(more.len() * Room::BYTES, 120 * MIB);
+}
+
 /// True if a thread of this process waits.
 fn waits(thread: i32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/self/task/{thread}/stat")).unwrap();
@@ -491,6 +506,14 @@ fn kept_memory_is_had_before_a_request_fails() {
     alone(
         "kept_memory_is_had_before_a_request_fails",
         kept_memory_serves_all,
+    );
+}
+
+#[test]
+fn a_lowered_limit_leaves_room_for_other_maps() {
+    alone(
+        "a_lowered_limit_leaves_room_for_other_maps",
+        the_tail_leaves_room_for_other_maps,
     );
 }
 

@@ -4,7 +4,8 @@
 //! A reservation counts against RLIMIT_AS. A process that lowers its limit could map nothing more.
 //! So hakmem first unmaps the end of each arena that nobody uses, its *tail*. The arena then ends
 //! behind its last used segment, or after an eighth of the limit, as if the limit had been there
-//! from the start.
+//! from the start. If other maps of the process leave less room than that tail, it becomes shorter
+//! still.
 //!
 //! Tails go back, too, when a request finds no address space, and in `malloc_trim` where there is a
 //! limit: the arenas that small blocks filled serve larger ones, or other maps, when these blocks
@@ -122,7 +123,27 @@ pub fn fit_limit<R>(limit: usize, set: impl FnOnce() -> R) -> R {
     let _held = LOCK.lock();
     LIMIT.store(limit, Relaxed);
     give_tails(limit);
-    set()
+    let result = set();
+    leave_as_much();
+    result
+}
+
+/// Halves the first arena's tail until other maps have as much address space left. The caller holds
+/// the lock.
+fn leave_as_much() {
+    let Some(first) = all().next() else { return };
+    loop {
+        let (end, more) = first.tail(0);
+        if more == 0 || has_room(more * SEGMENT) {
+            return;
+        }
+        first.give_tail_up(end + more / 2, true);
+    }
+}
+
+/// True if the process can map `n` bytes more.
+fn has_room(n: usize) -> bool {
+    os::reserve(n).is_some_and(|at| os::unreserve(at, n))
 }
 
 /// Gives tails up, so that there is address space for a request of `n` bytes, or for other maps of
