@@ -91,13 +91,15 @@ impl Facts {
         self.in_use > self.from + 1 && trial.may(at, 1, 1)
     }
 
-    /// True if the segment may try huge pages because system pages are dear here: once there are
-    /// two segments for each heap. In a process of more than a few heaps, one for a page may only
-    /// if the pages are carved.
+    /// True if the segment may try huge pages because system pages are dear here: one for a page,
+    /// once there are two segments for each heap. In a process of more than a few heaps, it may
+    /// only if the pages are carved. One for a large block waits for its witness here, too: many
+    /// programs fill little of such blocks.
     fn may_try_as_dear(&self) -> bool {
-        first_touch::is_dear()
+        self.is_page
+            && first_touch::is_dear()
             && self.in_use >= 2 * self.heaps
-            && (!self.is_page || self.heaps <= FEW_HEAPS || self.is_carved)
+            && (self.heaps <= FEW_HEAPS || self.is_carved)
             && tried::SMALL.has_room(1)
     }
 }
