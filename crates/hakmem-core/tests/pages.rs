@@ -57,6 +57,26 @@ fn pages_and_those_full_are_counted() {
     });
 }
 
+/// A full page of tiny blocks comes back once 32 of them are free: an eighth would be 128.
+#[test]
+#[cfg_attr(
+    feature = "hardened",
+    ignore = "exact figures and places of blocks without tags, of which none waits after its free"
+)]
+fn pages_of_tiny_blocks_come_back_after_32_frees() {
+    alone("pages_of_tiny_blocks_come_back_after_32_frees", || {
+        let ranges = Ranges::default();
+        let mut oracle = Oracle::new(Rust, &ranges, 11);
+        let mut blocks: Vec<_> = (0..1025).map(|_| oracle.alloc(layout(64))).collect();
+        assert_pages(2, 1);
+        free_all(&ranges, blocks.drain(..31).collect());
+        assert_pages(2, 1);
+        free_all(&ranges, blocks.drain(..1).collect());
+        assert_pages(2, 0);
+        free_all(&ranges, blocks);
+    });
+}
+
 /// By others so many blocks of a full page are freed at once that, when it unfulled, no more are
 /// out than of those that are parked: it counts down to its end all the same.
 #[test]

@@ -285,6 +285,43 @@ fn scattered_blocks_go_home_from_a_thread_that_only_frees() {
     );
 }
 
+/// Scattered blocks of parked pages go home, although the thread allocates: else blocks that it
+/// allocates would lie on all these pages, of which none could go back.
+#[test]
+#[cfg_attr(
+    feature = "hardened",
+    ignore = "the hardened build keeps no block of others"
+)]
+fn scattered_blocks_of_parked_pages_go_home() {
+    alone("scattered_blocks_of_parked_pages_go_home", || {
+        const SIZE: usize = 256;
+        const LEFT: usize = 20;
+        let ranges = Ranges::default();
+        // This thread owns all pages. It parks those of which few blocks are left, but for some
+        // that it keeps at hand.
+        let mut blocks = scattered(&ranges, 30, SIZE);
+        let left = blocks.split_off(blocks.len() - LEFT * PAGES);
+        free_all(&ranges, blocks);
+        let parked = own().pages_parked;
+        assert!(parked >= PAGES as u64 - 8, "{parked}");
+        let mut left = left.into_iter();
+        let mut sent = |count: usize| {
+            let before = own().blocks_sent;
+            free_all(&ranges, left.by_ref().take(count).collect());
+            own().blocks_sent - before
+        };
+        sent(3 * PAGES);
+        // Its list is short, and not empty.
+        let mut oracle = Oracle::new(Rust, &ranges, 31);
+        let mine: Vec<_> = (0..200).map(|_| oracle.alloc(layout(SIZE))).collect();
+        sent(PAGES);
+        let sent = sent(2 * PAGES);
+        assert!(sent >= 2 * PAGES as u64 - 16, "{sent}");
+        free_all(&ranges, mine);
+        free_all(&ranges, left.collect());
+    });
+}
+
 /// What a heap learnt of a thread that has ended does not make the next one keep blocks.
 #[test]
 #[cfg_attr(

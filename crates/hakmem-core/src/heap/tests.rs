@@ -145,7 +145,7 @@ fn pages_that_were_given_up_are_left_alone() {
 #[cfg_attr(feature = "hardened", ignore = "there the list has one of them")]
 fn freed_blocks_come_back_newest_first() {
     // The bytes of a block, and how many of them the list keeps at first, and at most.
-    for (size, first, most) in [(40_000, 1, 6), (8192, 1, 8), (3000, 1, 21), (1040, 3, 60)] {
+    for (size, first, most) in [(40_000, 1, 6), (8192, 1, 16), (3000, 1, 42), (1040, 3, 120)] {
         in_child(|| come_back_newest_first(size, first, most));
     }
 }
@@ -156,7 +156,7 @@ fn come_back_newest_first(size: usize, first: u64, most: u64) {
     let mine = own();
     // SAFETY: the child has one thread.
     let listed = || unsafe { mine.listed(class) };
-    let take_all = || (0..100).map(|_| take()).collect::<Vec<_>>();
+    let take_all = || (0..200).map(|_| take()).collect::<Vec<_>>();
     let mut blocks = take_all();
     mine.collect();
     blocks.iter().copied().for_each(free);

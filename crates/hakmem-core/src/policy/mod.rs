@@ -176,8 +176,8 @@ options! {
     /// them, up to 16 KiB or the value. A higher value touches memory earlier, and refills less
     /// often.
     carve_bytes: u32 = 4096, Each CARVE_BYTES, "CARVE_BYTES", Number(16, 65536), "bytes";
-    /// hakmem allocates from a full page again once one of so many of its blocks is free. A higher
-    /// value uses freed blocks earlier, and refills more often.
+    /// hakmem allocates from a full page again once one of so many of its blocks is free, or 32 of
+    /// them are. A higher value uses freed blocks earlier, and refills more often.
     unfull_fraction: u32 = 8, Each UNFULL_FRACTION, "UNFULL_FRACTION", Number(1, 1024), "";
     /// Empty pages of 64 KiB that a thread keeps for itself, for all classes together. 0 keeps
     /// none. When a page becomes empty, the value of its class decides whether the thread keeps it.

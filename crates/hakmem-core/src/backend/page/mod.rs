@@ -10,7 +10,8 @@
 //! `until_slow` is a countdown: it counts frees until the slow path.
 //! - Page in the queue of its class: until only `park_at` blocks are used. That is none, or so few
 //!   that the heap parks the page (`parked`).
-//! - Full page, which is in no queue: until one in eight of its blocks is free (`UNFULL_FRACTION`).
+//! - Full page, which is in no queue: until one in eight of its blocks is free (`UNFULL_FRACTION`),
+//!   or 32 of them are.
 //!
 //! The free that brings it to zero takes the slow path. So one branch serves both cases.
 //!

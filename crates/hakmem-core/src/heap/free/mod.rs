@@ -26,30 +26,27 @@ use core::ptr::{NonNull, null_mut};
 pub(in crate::heap) const MUCH: u32 = 1 << 31;
 
 /// For each class above `SMALL_MAX` how many freed blocks the heap's list keeps at most: 256 KiB of
-/// medium blocks, 64 KiB of smaller ones.
-static MOST_KEPT: [u8; CLASSES - FIRST_LONG] = {
-    let mut kept = [0; CLASSES - FIRST_LONG];
-    let mut class = FIRST_LONG;
-    while class < CLASSES {
-        let bytes = if class < FIRST_MEDIUM { 64 << 10 } else { 256 << 10 };
-        kept[class - FIRST_LONG] = (bytes / SIZES[class]) as u8;
-        class += 1;
-    }
-    kept
-};
+/// medium blocks, 128 KiB of smaller ones.
+static MOST_KEPT: [u8; CLASSES - FIRST_LONG] = kept(128 << 10, 256 << 10);
 
-/// How many it keeps at first: a sixteenth, and one at least. A program that frees and allocates in
-/// turn makes the list longer (`Heap::lengthen_list`). One that only frees does not: what lies on
-/// the list of a thread that then sleeps is not given back.
-static FIRST_KEPT: [u8; CLASSES - FIRST_LONG] = {
-    let mut kept = MOST_KEPT;
+/// How many it keeps at first: 4 KiB, and one at least. A program that frees and allocates in turn
+/// makes the list longer (`Heap::lengthen_list`). One that only frees does not: what lies on the
+/// list of a thread that then sleeps is not given back.
+static FIRST_KEPT: [u8; CLASSES - FIRST_LONG] = kept(4 << 10, 4 << 10);
+
+/// How many blocks of each class above `SMALL_MAX` are in so many bytes, and one at least.
+const fn kept(smaller: u32, medium: u32) -> [u8; CLASSES - FIRST_LONG] {
+    let mut kept = [0; CLASSES - FIRST_LONG];
     let mut i = 0;
     while i < kept.len() {
-        kept[i] = if kept[i] < 32 { 1 } else { kept[i] / 16 };
+        let class = FIRST_LONG + i;
+        let count = if class < FIRST_MEDIUM { smaller } else { medium } / SIZES[class];
+        assert!(count <= u8::MAX as u32);
+        kept[i] = if count == 0 { 1 } else { count as u8 };
         i += 1;
     }
     kept
-};
+}
 
 /// Blocks of one page that a heap's list has no room for. They are linked.
 pub struct Beyond {

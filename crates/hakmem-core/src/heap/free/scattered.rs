@@ -5,6 +5,9 @@
 //! merge it costs as much as for many, and each send writes the inboxes of all these owners. So a
 //! block that joins no open batch stays on the heap's own list of its class, while that is short.
 //!
+//! A block of a parked page goes back to it. All parked pages have one inbox, and few of their
+//! blocks are live: allocated here and there again, such blocks would keep each of these pages.
+//!
 //! Rules
 //! 1. A block of less than 64 bytes, a line of most caches, is sent. If this heap allocated it
 //!    again, several threads would write to that line. Of a larger block, two lines at most are
@@ -26,6 +29,7 @@ use crate::base::size_class::{FIRST_LONG, SIZES};
 use crate::heap::Heap;
 use crate::heap::counts::HeapEvent;
 use crate::heap::free::MUCH;
+use crate::heap::reclaim::parked;
 use crate::proto::inbox::Link;
 use crate::{guard, harden, profile};
 use core::cell::Cell;
@@ -67,6 +71,7 @@ impl Heap {
     pub unsafe fn keep_scattered(&self, page: &Meta, owner: *mut Owner, block: *mut Block) -> bool {
         // In the hardened build, links lead to the same segment. Samples cut lists.
         if !self.outgoing.is_scattered()
+            || parked::is_owner(owner)
             || harden::ON
             || profile::is_on()
             || guard::is_at_work()

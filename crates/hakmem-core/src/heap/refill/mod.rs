@@ -25,6 +25,10 @@ const TOUCHED: u32 = 4;
 /// The largest number of bytes that are carved at a time.
 const CARVE_MOST: u32 = 16 << 10;
 
+/// The most free blocks that a full page waits for: of a page of tiny blocks an eighth are
+/// hundreds, which no one uses meanwhile.
+const UNFULL_MOST: u32 = 32;
+
 impl Heap {
     /// Allocates a block of `class` by the slow path: the class's list is empty, and the refill
     /// fills it. `request` is at most the size of the class. None: there is no memory. Amortised
@@ -309,7 +313,8 @@ impl Heap {
     pub(in crate::heap) fn mark_full(&self, class: usize, page: &Meta) {
         debug_assert!(page.in_holes.get() == 0 && page.listed() == 0);
         self.queue[class].remove(page);
-        let threshold = (page.cap.get() / policy::UNFULL_FRACTION.of(class).max(1)).max(1) as i32;
+        let part = page.cap.get() / policy::UNFULL_FRACTION.of(class).max(1);
+        let threshold = part.clamp(1, UNFULL_MOST) as i32;
         page.unfull_at.set(threshold);
         page.list.until_slow.set(threshold);
         page.state.set(PageState::Full);
