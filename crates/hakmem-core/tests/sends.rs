@@ -303,7 +303,7 @@ fn scattered_blocks_of_parked_pages_go_home() {
         let left = blocks.split_off(blocks.len() - LEFT * PAGES);
         free_all(&ranges, blocks);
         let parked = own().pages_parked;
-        assert!(parked >= PAGES as u64 - 8, "{parked}");
+        assert!(parked >= PAGES as u64 - 12, "{parked}");
         let mut left = left.into_iter();
         let mut sent = |count: usize| {
             let before = own().blocks_sent;
@@ -316,7 +316,7 @@ fn scattered_blocks_of_parked_pages_go_home() {
         let mine: Vec<_> = (0..200).map(|_| oracle.alloc(layout(SIZE))).collect();
         sent(PAGES);
         let sent = sent(2 * PAGES);
-        assert!(sent >= 2 * PAGES as u64 - 16, "{sent}");
+        assert!(sent >= PAGES as u64, "{sent}");
         free_all(&ranges, mine);
         free_all(&ranges, left.collect());
     });

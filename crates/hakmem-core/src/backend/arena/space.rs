@@ -5,7 +5,8 @@
 //! So hakmem first unmaps the end of each arena that nobody uses, its *tail*. The arena then ends
 //! behind its last used segment, or after an eighth of the limit, as if the limit had been there
 //! from the start. If other maps of the process leave less room than that tail, it becomes shorter
-//! still.
+//! still, but not much shorter than 32 MiB: these maps may be more than the limit allows in any
+//! case.
 //!
 //! Tails go back, too, when a request finds no address space, and in `malloc_trim` where there is a
 //! limit: the arenas that small blocks filled serve larger ones, or other maps, when these blocks
@@ -24,7 +25,9 @@
 //! 3. Hints of `segment` may name any segment that ever was in use. So the metadata of groups in
 //!    use stays.
 //! 4. The thread that lowers the limit holds the lock until the system has the new limit. So nobody
-//!    makes an arena in between: it would be as large as the old limit allows.
+//!    makes an arena in between: it would be as large as the old limit allows. Under the lock the
+//!    thread then tries how much room there is. A map of the program's own may fail at that moment.
+//!    Behind a filter the thread does not try.
 
 use super::layout::summary_bytes;
 use super::*;
@@ -40,6 +43,8 @@ const SCRAPS: [usize; 4] = [SEGMENT, SEGMENT / 2, SEGMENT / 4, SEGMENT / 8];
 const MOST_SCRAPS: usize = 8;
 /// Behind the bitmaps of a scrap lies the metadata of its two segments.
 const SCRAP_METAS: usize = SEGMENT_META;
+/// A tail of less is not halved for the room of other maps.
+const LEAST_HALVED: usize = 64 << 20;
 /// Bytes of a guard of a scrap: in front of the bitmaps, behind the metadata and behind the slots.
 const EDGE: usize = SEGMENT_META;
 /// No process has more address space for itself than this.
@@ -118,7 +123,8 @@ pub fn give_up(at: usize, len: usize) {
 }
 
 /// Gives tails up, and calls `set`, which limits the address space to `limit` bytes (rule 4). `set`
-/// neither allocates nor frees. O(groups in use + committed segments of the tails).
+/// neither allocates nor frees. O(groups in use + committed segments of the tails), and a few calls
+/// of the system.
 pub fn fit_limit<R>(limit: usize, set: impl FnOnce() -> R) -> R {
     let _held = LOCK.lock();
     LIMIT.store(limit, Relaxed);
@@ -134,7 +140,7 @@ fn leave_as_much() {
     let Some(first) = all().next() else { return };
     loop {
         let (end, more) = first.tail(0);
-        if more == 0 || has_room(more * SEGMENT) {
+        if more < LEAST_HALVED / SEGMENT || os::is_filtered() || has_room(more * SEGMENT) {
             return;
         }
         first.give_tail_up(end + more / 2, true);
@@ -143,7 +149,11 @@ fn leave_as_much() {
 
 /// True if the process can map `n` bytes more.
 fn has_room(n: usize) -> bool {
-    os::reserve(n).is_some_and(|at| os::unreserve(at, n))
+    let Some(at) = os::reserve(n) else { return false };
+    if !os::unreserve(at, n) {
+        RESERVED.fetch_add(n, Relaxed); // It stays for ever.
+    }
+    true
 }
 
 /// Gives tails up, so that there is address space for a request of `n` bytes, or for other maps of

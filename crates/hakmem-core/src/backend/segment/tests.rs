@@ -99,8 +99,8 @@ fn medium_blocks_get_huge_pages_where_the_program_fills_them() {
 }
 
 /// Where system pages are dear, a fresh segment for a page tries huge pages once the process has
-/// two segments for each heap. With more than a few heaps, it does not. One for a large block never
-/// does so.
+/// two segments for each heap. With more than a few heaps, it does not while the pages are not
+/// carved. One for a large block never does so.
 #[test]
 fn fresh_segments_try_huge_pages_where_system_pages_are_dear() {
     for (heaps, is_dear) in [(2, true), (5, true), (2, false)] {

@@ -37,7 +37,8 @@ const MANY: u32 = 128;
 const LITTLE: u32 = 32;
 /// From a send with fewer blocks for each batch on, the heap's frees are scattered, …
 const FEW: u64 = 2;
-/// … until one with as many as this. Kept blocks are not sent, so a send then tells of others.
+/// … until one with as many as this. Kept blocks are not sent, so a send then tells of others: of
+/// smaller ones, and those of parked pages.
 const SEVERAL: u64 = 8;
 /// A send of fewer blocks tells nothing.
 const ENOUGH: u64 = 64;

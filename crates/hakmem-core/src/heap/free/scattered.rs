@@ -5,8 +5,8 @@
 //! merge it costs as much as for many, and each send writes the inboxes of all these owners. So a
 //! block that joins no open batch stays on the heap's own list of its class, while that is short.
 //!
-//! A block of a parked page goes back to it. All parked pages have one inbox, and few of their
-//! blocks are live: allocated here and there again, such blocks would keep each of these pages.
+//! A block of a parked page goes back to it. All parked pages have one inbox. Few blocks of most of
+//! them are live: allocated here and there again, such blocks would keep each of these pages.
 //!
 //! Rules
 //! 1. A block of less than 64 bytes, a line of most caches, is sent. If this heap allocated it

@@ -63,7 +63,8 @@ use core::ptr::null_mut;
 #[unsafe(link_section = ".data.hakmem")]
 static AHEAD: AtomicUsize = AtomicUsize::new(0);
 
-/// So many blocks at the beginning of a list that frees go to are looked at for their pages.
+/// So many blocks at the beginning of a list that frees go to are looked at for their pages: all of
+/// most lists. The time is that of the square of it, and the heap is paused meanwhile.
 const LIST_PAGES: usize = 64;
 
 /// In so few bytes there is little to find.

@@ -25,8 +25,8 @@ const TOUCHED: u32 = 4;
 /// The largest number of bytes that are carved at a time.
 const CARVE_MOST: u32 = 16 << 10;
 
-/// The most free blocks that a full page waits for: of a page of tiny blocks an eighth are
-/// hundreds, which no one uses meanwhile.
+/// The most free blocks that a full page waits for: an eighth of a page of tiny blocks is hundreds,
+/// which no one uses meanwhile.
 const UNFULL_MOST: u32 = 32;
 
 impl Heap {

@@ -94,9 +94,10 @@ pub struct Stats {
     pub reserved_bytes: u64,
     /// Bytes committed: made accessible.
     pub committed_bytes: u64,
-    /// Dirty bytes: free, and not given back to the system yet.
+    /// Dirty bytes: free, and not given back to the system yet. Whole slots: a part of them may
+    /// never have been touched, and not be resident.
     pub dirty_bytes: u64,
-    /// Bytes purged so far: given back to the system.
+    /// Bytes purged so far: given back to the system. Whole slots, too.
     pub purged_bytes: u64,
     /// Frees of pointers that are not ours.
     pub foreign_frees: u64,
