@@ -237,36 +237,34 @@ impl Heap {
             self.overflowed.set(self.overflowed.get() | 1 << i);
             return false;
         }
-        // SAFETY: the caller gives up a live block of a page that `owner` had.
-        let is_kept = unsafe { self.list_of_other(class, owner, block) };
-        if is_kept {
-            list.until_slow.set(list.until_slow.get() - 1);
-        }
-        is_kept
-    }
-
-    /// Puts a block of a page that another owner has onto the heap's list of `class`. False: the
-    /// page is parked, and a purge pauses the heap. The caller still has the block then.
-    ///
-    /// # Safety
-    /// The calling thread holds this heap. The block is live, of a page of `class`, whose owner was
-    /// `owner`, and the caller's to free if this returns true.
-    #[inline(always)]
-    unsafe fn list_of_other(&self, class: usize, owner: *mut Owner, block: *mut Block) -> bool {
         let is_parked = parked::is_owner(owner);
         if is_parked && !self.pause.try_enter() {
             self.pause.leave();
             return false;
         }
+        // SAFETY: the caller gives up a live block of a page of `class`. If that is parked, no
+        // purge pauses the heap.
+        unsafe { self.list_of_other(class, block) };
+        if is_parked {
+            self.pause.leave();
+        }
+        list.until_slow.set(list.until_slow.get() - 1);
+        true
+    }
+
+    /// Puts a block of a page that another owner has onto the heap's list of `class`.
+    ///
+    /// # Safety
+    /// The calling thread holds this heap. The block is live, of a page of `class`, and the
+    /// caller's to free. If the page was parked when the free read its owner, no purge pauses the
+    /// heap, and none can begin to (`take_away` rule 5).
+    #[inline(always)]
+    unsafe fn list_of_other(&self, class: usize, block: *mut Block) {
         let list = &self.owner.front.lists[class].free;
         let first = list.get();
         // SAFETY: the caller gives up a live block, so its first word may hold a link from now on.
         let link = || unsafe { Block::set_next(block, first) };
         take_away::keep(link, |order| list.set_by(block, order));
-        if is_parked {
-            self.pause.leave();
-        }
-        true
     }
 
     /// The list of `class` is empty. If frees found it full before, it was too short for both: from

@@ -19,8 +19,8 @@
 //!    nearly full, some blocks are sent. If it is so still, the thread frees more than it
 //!    allocates, and what is listed would keep pages of others if the thread slept. So the list
 //!    goes back, and takes none for long.
-//! 4. What holds for [`Heap::keep_remote`] holds here: no block of a parked page comes onto the
-//!    list while a purge pauses the heap.
+//! 4. No block of a parked page comes onto the list, by the owner that the free read. So nothing
+//!    here depends on whether a purge pauses the heap, as it does in [`Heap::keep_remote`].
 
 use crate::backend::check;
 use crate::backend::owner::Owner;
@@ -105,17 +105,16 @@ impl Heap {
             }
             return false;
         }
-        // SAFETY: the caller gives up a live block of a page of `class` that `owner` had (rule 4).
-        let is_kept = unsafe { self.list_of_other(class, owner, block) };
-        if is_kept {
-            // The counters show a block that went to its page and onto the list again.
-            if self.counts.note(class, HeapEvent::Listed, 1) > MUCH {
-                self.counts.make_room(class);
-            }
-            turn.set(turn.get() - 1);
-            known.set(listed.wrapping_add(1));
+        // SAFETY: the caller gives up a live block of a page of `class`, which was not parked when
+        // the free read its owner (rule 4).
+        unsafe { self.list_of_other(class, block) };
+        // The counters show a block that went to its page and onto the list again.
+        if self.counts.note(class, HeapEvent::Listed, 1) > MUCH {
+            self.counts.make_room(class);
         }
-        is_kept
+        turn.set(turn.get() - 1);
+        known.set(listed.wrapping_add(1));
+        true
     }
 
     /// [`Heap::next_turn`] after a turn in which blocks were sent (rule 3).
