@@ -56,9 +56,8 @@ pub unsafe fn set_limit_callback(callback: Option<LimitCallback>) {
     front::set_callback(callback);
 }
 
-/// Gives free memory of the whole process back to the system now, without decay. Returns the bytes:
-/// no less than what was resident of it, as a slot of 64 KiB counts as a whole, although the
-/// program may have touched only a part.
+/// Gives free memory of the whole process back to the system now, without decay. Returns the bytes.
+/// A slot of 64 KiB counts as a whole, although the program may have touched only a part of it.
 ///
 /// It does what `malloc_trim` does: it gives up what is free in the calling thread's heap, in the
 /// heaps of ended threads, and in no heap. It also pauses the heaps of other threads for some

@@ -5,8 +5,7 @@
 //! So hakmem first unmaps the end of each arena that nobody uses, its *tail*. The arena then ends
 //! behind its last used segment, or after an eighth of the limit, as if the limit had been there
 //! from the start. If other maps of the process leave less room than that tail, it becomes shorter
-//! still, but not much shorter than 32 MiB: these maps may be more than the limit allows in any
-//! case.
+//! still, but not shorter than 32 MiB: these maps may be more than the limit allows in any case.
 //!
 //! Tails go back, too, when a request finds no address space, and in `malloc_trim` where there is a
 //! limit: the arenas that small blocks filled serve larger ones, or other maps, when these blocks
@@ -26,8 +25,8 @@
 //!    use stays.
 //! 4. The thread that lowers the limit holds the lock until the system has the new limit. So nobody
 //!    makes an arena in between: it would be as large as the old limit allows. Under the lock the
-//!    thread then tries how much room there is. A map of the program's own may fail at that moment.
-//!    Behind a filter the thread does not try.
+//!    thread then maps as much as the tail has, and unmaps it again. At that moment another
+//!    thread's map may fail. Behind a filter for system calls the tail stays as it is.
 
 use super::layout::summary_bytes;
 use super::*;
@@ -37,14 +36,14 @@ const SMALLEST: usize = 4 << 20;
 /// … and the others so large: under a limit, small ones are better than none, but they must not use
 /// up all the places.
 const SMALLEST_LATER: usize = 16 << 20;
+/// A shorter tail is not halved to leave room for other maps.
+const LEAST_HALVED: usize = 64 << 20;
 /// The lengths of scraps, and the most scraps there may be: they must not use up all the places
 /// either.
 const SCRAPS: [usize; 4] = [SEGMENT, SEGMENT / 2, SEGMENT / 4, SEGMENT / 8];
 const MOST_SCRAPS: usize = 8;
 /// Behind the bitmaps of a scrap lies the metadata of its two segments.
 const SCRAP_METAS: usize = SEGMENT_META;
-/// A tail of less is not halved for the room of other maps.
-const LEAST_HALVED: usize = 64 << 20;
 /// Bytes of a guard of a scrap: in front of the bitmaps, behind the metadata and behind the slots.
 const EDGE: usize = SEGMENT_META;
 /// No process has more address space for itself than this.
@@ -134,8 +133,8 @@ pub fn fit_limit<R>(limit: usize, set: impl FnOnce() -> R) -> R {
     result
 }
 
-/// Halves the first arena's tail until other maps have as much address space left. The caller holds
-/// the lock.
+/// Halves the first arena's tail until other maps have as much address space left, or until the
+/// tail is short. The caller holds the lock.
 fn leave_as_much() {
     let Some(first) = all().next() else { return };
     loop {
