@@ -6,6 +6,10 @@
 //!   one: it may be a panic's exception, which LLVM's unwinder takes as aligned to 16, while Rust
 //!   before <https://github.com/rust-lang/rust/pull/161368> asks for 8.
 //! - Deallocation of a size with a class skips the checks for foreign and large pointers.
+//!
+//! In debug builds no function of the allocator is inlined into the program. An inlined one would
+//! have the optimisation of the program's crate, even where the profile asks for another of this
+//! crate.
 
 use crate::api::front::{self, Clear};
 use crate::api::hardened;
@@ -19,7 +23,8 @@ use core::alloc::{GlobalAlloc, Layout};
 // SAFETY: every block comes from the functions of `Hakmem` and goes back to them. `options::apply`
 // allocates nothing and does not unwind.
 unsafe impl GlobalAlloc for Configured {
-    #[inline(always)]
+    #[cfg_attr(debug_assertions, inline(never))]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if harden::ON {
             options::apply(&self.0);
@@ -37,21 +42,24 @@ unsafe impl GlobalAlloc for Configured {
         }
     }
 
-    #[inline(always)]
+    #[cfg_attr(debug_assertions, inline(never))]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
         // SAFETY: the caller promises that `ptr` is live and was allocated with `layout`. All
         // blocks of `Configured` are those of `Hakmem`.
         unsafe { Hakmem.dealloc(ptr, layout) }
     }
 
-    #[inline]
+    #[cfg_attr(debug_assertions, inline(never))]
+    #[cfg_attr(not(debug_assertions), inline)]
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         options::apply(&self.0);
         // SAFETY: the caller promises a layout that `alloc_zeroed` allows.
         unsafe { Hakmem.alloc_zeroed(layout) }
     }
 
-    #[inline]
+    #[cfg_attr(debug_assertions, inline(never))]
+    #[cfg_attr(not(debug_assertions), inline)]
     unsafe fn realloc(&self, ptr: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
         // SAFETY: the caller promises that `ptr` is live, was allocated with `layout`, and that
         // `new_size` is allowed for its alignment.
@@ -104,7 +112,8 @@ fn alloc_classless(layout: Layout, clear: Clear) -> *mut u8 {
 // SAFETY: a block is live from `alloc` to `dealloc` and overlaps no other live block. The sizes of
 // classes and the starts of pages give the alignment (`size_class`). No function unwinds.
 unsafe impl GlobalAlloc for Hakmem {
-    #[inline(always)]
+    #[cfg_attr(debug_assertions, inline(never))]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if harden::ON {
             return hardened::alloc_layout(layout);
@@ -115,7 +124,8 @@ unsafe impl GlobalAlloc for Hakmem {
         }
     }
 
-    #[inline(always)]
+    #[cfg_attr(debug_assertions, inline(never))]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
         // SAFETY: the caller promises that `ptr` is live, from this allocator, and was allocated
         // with `layout`.
@@ -124,7 +134,8 @@ unsafe impl GlobalAlloc for Hakmem {
         }
     }
 
-    #[inline]
+    #[cfg_attr(debug_assertions, inline(never))]
+    #[cfg_attr(not(debug_assertions), inline)]
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         if harden::ON {
             return hardened::zeroed_layout(layout);
@@ -136,7 +147,8 @@ unsafe impl GlobalAlloc for Hakmem {
         }
     }
 
-    #[inline]
+    #[cfg_attr(debug_assertions, inline(never))]
+    #[cfg_attr(not(debug_assertions), inline)]
     unsafe fn realloc(&self, ptr: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
         if harden::ON {
             // SAFETY: the caller promises that `ptr` is live and was allocated with `layout`.
