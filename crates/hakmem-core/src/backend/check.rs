@@ -298,10 +298,37 @@ pub fn deleted_heap(heap: *mut u8) -> ! {
 /// True if a block of `page` that was carved starts at `block`. Any thread may ask. If the page is
 /// not the caller's, its words may be of different moments, and so the answer is right or wrong.
 pub fn is_block_of(page: &Meta, block: *mut Block) -> bool {
-    let (offset, size) =
-        (block.addr().wrapping_sub(page.start().addr()), page.block_size.glance() as usize);
-    offset < page.carved.glance() as usize * size
-        && size_class::is_start(page.class.glance(), offset as u32)
+    Carved::of(page).has(block)
+}
+
+/// Where the carved blocks of a page start. A loop over blocks of a page asks this in place of
+/// [`is_block_of`], which finds the page's start anew for each block. Right while no block of the
+/// page is carved.
+#[derive(Clone, Copy)]
+pub struct Carved {
+    /// The address of the page.
+    start: usize,
+    /// The bytes that are carved.
+    length: usize,
+    class: u8,
+}
+
+impl Carved {
+    /// Reads the words of `page`.
+    pub fn of(page: &Meta) -> Self {
+        Self {
+            start: page.start().addr(),
+            length: page.carved.glance() as usize * page.block_size.glance() as usize,
+            class: page.class.glance(),
+        }
+    }
+
+    /// True if a carved block starts at `block`.
+    #[inline(always)]
+    pub fn has(self, block: *mut Block) -> bool {
+        let offset = block.addr().wrapping_sub(self.start);
+        offset < self.length && size_class::is_start(self.class, offset as u32)
+    }
 }
 
 /// Ends the process if `block` was never carved. It is the start of a block of `page`, which the
@@ -336,11 +363,12 @@ fn never_carved(p: *mut u8) -> ! {
 /// The list is the calling thread's, and of blocks of `page`.
 pub unsafe fn count(list: *mut Block, page: &Meta) -> u32 {
     let (mut block, mut length) = (list, 0);
+    let carved = Carved::of(page);
     while !block.is_null() {
-        if CHECKED && (length == page.carved.get() || !is_block_of(page, block)) {
+        if CHECKED && (length == page.carved.get() || !carved.has(block)) {
             corrupt(block.cast());
         }
-        // SAFETY: `is_block_of` said that a carved block starts here, so its first word is
+        // SAFETY: `Carved::has` said that a carved block starts here, so its first word is
         // accessible. Without checks (`CHECKED` is false) the program must have made no error.
         block = unsafe { Block::next(block) };
         length += 1;

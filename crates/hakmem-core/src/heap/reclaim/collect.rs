@@ -91,11 +91,12 @@ impl Heap {
     /// those behind it are on a list of the heap, and the caller gives them up.
     unsafe fn free_neighbours(&self, page: &Meta, block: *mut Block) -> (*mut Block, u32) {
         let (mut last, mut count) = (block, 1);
+        let blocks = check::Carved::of(page);
         // SAFETY: the blocks are the caller's, so their first words are links.
         unsafe {
             let mut next = Block::next(last);
             while (next.addr() ^ block.addr()) < SLOT && count < LONGEST {
-                if check::CHECKED && !check::is_block_of(page, next) {
+                if check::CHECKED && !blocks.has(next) {
                     check::corrupt(next.cast());
                 }
                 (last, count) = (next, count + 1);

@@ -54,6 +54,7 @@ impl Heap {
         let list = &self.owner.front.lists[class].free;
         let (mut last, mut block): (*mut Block, _) = (null_mut(), list.get());
         let most = if class >= FIRST_LISTED { LONGEST } else { 1 };
+        let blocks = check::Carved::of(page);
         for _ in 0..most {
             if block.is_null() {
                 break;
@@ -62,7 +63,7 @@ impl Heap {
             // heap owns the page.
             unsafe {
                 let next = Heap::checked_next(class, block);
-                if check::is_block_of(page, block) {
+                if blocks.has(block) {
                     // The program did not get the block from the list: see `collect`.
                     self.unlist(class, 1);
                     if last.is_null() {

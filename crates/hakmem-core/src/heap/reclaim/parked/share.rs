@@ -103,11 +103,12 @@ impl Locked {
         }
         let first = page.list.free.get();
         let (mut last, mut count) = (first, 0);
+        let blocks = check::Carved::of(page);
         // SAFETY: the list of the page has free blocks of it alone (`page` rule 4). This thread
         // owns the page, as it has the lock (`parked` rule 1).
         unsafe {
             loop {
-                if check::CHECKED && !check::is_block_of(page, last) {
+                if check::CHECKED && !blocks.has(last) {
                     check::corrupt(last.cast());
                 }
                 count += 1;
