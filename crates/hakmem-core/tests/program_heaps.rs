@@ -426,6 +426,24 @@ fn the_memory_of_a_heap_serves_the_next_one() {
     });
 }
 
+/// Bytes that the process has resident.
+fn resident() -> usize {
+    let maps = std::fs::read_to_string("/proc/self/statm").unwrap();
+    maps.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096
+}
+
+/// A heap without a reserve never touches the table of the reserve, which is half of its memory.
+#[test]
+fn the_end_of_heaps_makes_no_memory_resident() {
+    alone("the_end_of_heaps_makes_no_memory_resident", || {
+        let heaps: Vec<_> = (0..4000).map(|_| Heap::new()).collect();
+        let before = resident();
+        drop(heaps);
+        let after = resident();
+        assert!(after < before + 4 * MIB, "{before} bytes, then {after}");
+    });
+}
+
 /// A request that found no memory was never live.
 #[test]
 fn a_request_without_memory_makes_no_peak() {

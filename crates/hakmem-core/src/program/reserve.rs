@@ -113,6 +113,10 @@ impl Locked {
     /// follow when these are freed.
     pub(super) fn end_reserve(&self) {
         let reserve = &self.heap.reserve;
+        // A write would make the table resident.
+        if reserve.is_empty() {
+            return;
+        }
         for entry in reserve.entries() {
             let mut rest = entry.free.replace(0);
             while rest != 0 {
