@@ -39,6 +39,48 @@ fn block_size(n: usize) -> usize {
     }
 }
 
+/// A block that grows and shrinks over the border of two kinds is not copied each time: it stays
+/// where it is until much less of it is asked for.
+#[test]
+fn a_block_that_shrinks_a_little_over_a_border_stays() {
+    let _turn = turn();
+    let before = stats::process().live_bytes;
+    // Of what the block is, and the least for which it stays.
+    for (size, least) in [(70_000, 56 * KIB), (MIB + 1, 896 * KIB)] {
+        let p = take(size);
+        // SAFETY: the block is live, and has so many bytes.
+        unsafe { p.write_bytes(7, least) };
+        // The hardened build needs a few bytes behind a request.
+        for n in [least + 5000, size, least, size] {
+            assert_eq!(resize(p, n), p, "{size} to {n}");
+            assert!(usable(p) >= n);
+        }
+        let q = resize(p, least - 100);
+        assert_ne!(q, p, "{size} to less than {least}");
+        // SAFETY: the block is live, and has so many bytes.
+        let bytes = unsafe { std::slice::from_raw_parts(q, least - 100) };
+        assert!(bytes.iter().all(|&byte| byte == 7));
+        free(q);
+    }
+    // Rust passes the size, by which it could take the block for a smaller one.
+    let at = |size| Layout::from_size_align(size, 8).unwrap();
+    // SAFETY: each call has the block's layout at the time.
+    unsafe {
+        let p = Hakmem.alloc(at(70_000));
+        assert_eq!(Hakmem.realloc(p, at(70_000), 60_000), p);
+        assert_eq!(Hakmem.realloc(p, at(60_000), 70_000), p);
+        assert_eq!(Hakmem.realloc(p, at(70_000), 60_000), p);
+        let q = Hakmem.realloc(p, at(60_000), 1000);
+        Hakmem.dealloc(q, at(1000));
+        let p = Hakmem.realloc(Hakmem.alloc(at(70_000)), at(70_000), 60_000);
+        Hakmem.dealloc(p, at(60_000));
+    }
+    // Some freed blocks wait in the hardened build, and count as live.
+    if !cfg!(feature = "hardened") {
+        assert_eq!(stats::process().live_bytes, before);
+    }
+}
+
 /// The pages that tell the number of classes tell the right one. Four classes are for Rust alone.
 #[test]
 fn the_pages_know_the_number_of_classes() {

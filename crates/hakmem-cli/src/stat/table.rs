@@ -17,7 +17,7 @@ const MOST_HEAPS: usize = 16;
 const MOST_CLASSES: usize = 12;
 
 /// What is said of a reading that is not whole.
-pub const CHANGED: &str = "lists changed while they were followed";
+pub const CHANGED: &str = "lists changed, or were too many to follow";
 
 /// All tables of one moment of a report; with `all`, a line for every class.
 pub fn of(m: &Moment, all: bool, terminal: Option<Terminal>) -> String {
@@ -394,7 +394,7 @@ mod tests {
             of_reading(&look, false, None)
         };
         assert!(!said(true).contains("not exact"));
-        let changed = "not exact           lists changed while they were followed\n";
+        let changed = "not exact           lists changed, or were too many to follow\n";
         assert!(said(false).contains(changed));
     }
 

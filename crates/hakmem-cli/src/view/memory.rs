@@ -94,6 +94,9 @@ pub struct Lists<'a> {
     budget: Budget,
 }
 
+/// The most pages of one list, which are kept until its end: 16 MiB. A list of hakmem's has fewer.
+const LONGEST_LIST: usize = 1 << 12;
+
 /// Those of one list that were read.
 type Pages = HashMap<u64, Box<[u8; PAGE as usize]>>;
 
@@ -115,7 +118,7 @@ impl<'a> Lists<'a> {
             Entry::Occupied(_) if found >= read * BLOCKS => None,
             Entry::Occupied(bytes) => Some(u64_at(&bytes.get()[..], offset)),
             Entry::Vacant(place) => {
-                if !self.budget.has(1) {
+                if read == LONGEST_LIST || !self.budget.has(1) {
                     return None;
                 }
                 let mut bytes = Box::new([0; PAGE as usize]);

@@ -11,8 +11,9 @@ use crate::checked::{self, total};
 use crate::stat::figures::{Moment, Syscall};
 use std::io;
 
-/// Pages of memory that are read to follow threads' lists, at most: some 20 ms.
-const LISTS_BUDGET: u64 = 1 << 13;
+/// Pages of memory that are read to follow threads' lists, at most. About 100 threads that freed
+/// blocks of all sizes have so many. To read them takes some 100 ms.
+const LISTS_BUDGET: u64 = 1 << 15;
 
 /// What was seen at one moment.
 #[derive(Debug, Clone)]
@@ -20,7 +21,8 @@ pub struct Reading {
     pub moment: Moment,
     pub usage: Usage,
     pub decisions: Vec<Decision>,
-    /// All lists of threads were followed: for a process at rest, the totals are exact.
+    /// All lists of threads were followed to their ends: for a process at rest, the totals are
+    /// exact.
     pub whole: bool,
 }
 

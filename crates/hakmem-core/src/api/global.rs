@@ -7,9 +7,9 @@
 //!   before <https://github.com/rust-lang/rust/pull/161368> asks for 8.
 //! - Deallocation of a size with a class skips the checks for foreign and large pointers.
 //!
-//! In debug builds no function of the allocator is inlined into the program. An inlined one would
-//! have the optimisation of the program's crate, even where the profile asks for another of this
-//! crate.
+//! With debug assertions, the functions of `GlobalAlloc` are not inlined into the program. An
+//! inlined one would have the optimisation of the program's crate, even where the profile asks for
+//! another of this crate.
 
 use crate::api::front::{self, Clear};
 use crate::api::hardened;

@@ -430,13 +430,10 @@ pub unsafe fn walk(list: *mut Block, length: i32, page: &Meta) {
     if !CHECKED {
         return;
     }
-    let start = page.start().addr();
-    let bytes = (page.carved.get() * page.block_size.get()) as usize;
-    let class = page.class.get();
+    let blocks = Carved::of(page);
     let mut block = list;
     for _ in 0..length {
-        let offset = block.addr().wrapping_sub(start);
-        if offset >= bytes || !size_class::is_start(class, offset as u32) {
+        if !blocks.has(block) {
             corrupt(block.cast());
         }
         // SAFETY: a block starts at this offset, below the carved bytes, as the check above found.

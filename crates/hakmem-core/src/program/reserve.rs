@@ -113,7 +113,7 @@ impl Locked {
     /// follow when these are freed.
     pub(super) fn end_reserve(&self) {
         let reserve = &self.heap.reserve;
-        // A write would make the table resident.
+        // A write to the length would make memory behind the heap's first page resident.
         if reserve.is_empty() {
             return;
         }

@@ -100,7 +100,7 @@ impl RefUnwindSafe for Heap {}
 impl Heap {
     /// A heap without a name and without a limit. Never fails: if there is no memory for the heap,
     /// all allocations from it fail. O(1), 8 KiB of address space, of which 4 KiB are resident.
-    /// They stay when the heap ends, for the next heap.
+    /// This memory stays when the heap ends, for the next heap.
     ///
     /// ```
     /// use hakmem_core::Heap;

@@ -53,7 +53,8 @@ impl Heap {
             }
             let page = slot.head_of_block();
             // A block that the program freed twice may be on the list although its page has ended.
-            if check::CHECKED && (page.kind() != Kind::Page || !check::is_block_of(page, block)) {
+            let blocks = check::Carved::of(page);
+            if check::CHECKED && (page.kind() != Kind::Page || !blocks.has(block)) {
                 check::corrupt(block.cast());
             }
             // SAFETY: the block came from the heap's list, which the holder alone uses (`heap` rule
@@ -62,7 +63,7 @@ impl Heap {
             // it keeps some blocks of others.
             unsafe {
                 if page.owner() == self.owner() {
-                    let (next, count) = self.free_neighbours(page, block);
+                    let (next, count) = self.free_neighbours(page, blocks, block);
                     block = next;
                     unused += count;
                 } else {
@@ -84,14 +85,19 @@ impl Heap {
     }
 
     /// Frees `block`, and those that follow it in its list, up to the first one in another slot.
-    /// Returns that one, and the number of freed blocks, at most `LONGEST`. The caller is inside.
+    /// Returns that one, and the number of freed blocks, at most `LONGEST`. `blocks` says where
+    /// those of the page start. The caller is inside.
     ///
     /// # Safety
     /// The calling thread holds this heap, which owns `page`. The block is of the page, it and
     /// those behind it are on a list of the heap, and the caller gives them up.
-    unsafe fn free_neighbours(&self, page: &Meta, block: *mut Block) -> (*mut Block, u32) {
+    unsafe fn free_neighbours(
+        &self,
+        page: &Meta,
+        blocks: check::Carved,
+        block: *mut Block,
+    ) -> (*mut Block, u32) {
         let (mut last, mut count) = (block, 1);
-        let blocks = check::Carved::of(page);
         // SAFETY: the blocks are the caller's, so their first words are links.
         unsafe {
             let mut next = Block::next(last);
