@@ -237,7 +237,7 @@ fn behind_a_filter_blocks_of_others_are_allocated_again() {
 }
 
 /// The pages of scattered blocks.
-const PAGES: usize = 80;
+const PAGES: usize = 160;
 
 /// The calling thread allocates `PAGES` pages of blocks of `size` bytes. One block of each page
 /// comes after the other.
@@ -319,6 +319,32 @@ fn scattered_blocks_of_parked_pages_go_home() {
         assert!(sent >= PAGES as u64, "{sent}");
         free_all(&ranges, mine);
         free_all(&ranges, left.collect());
+    });
+}
+
+/// A heap whose frees are scattered waits until it has many bytes before it sends them. What is for
+/// parked pages it sends before it takes a page: a few bytes may be all that keeps such a page.
+#[test]
+#[cfg_attr(feature = "hardened", ignore = "exact figures of blocks without tags")]
+fn the_last_blocks_of_parked_pages_do_not_wait() {
+    alone("the_last_blocks_of_parked_pages_do_not_wait", || {
+        const SIZE: usize = 256;
+        const OPEN: usize = 64;
+        let ranges = Ranges::default();
+        let mut blocks = scattered(&ranges, 32, SIZE);
+        let left = blocks.split_off(blocks.len() - 4 * PAGES);
+        free_all(&ranges, blocks);
+        // Each is in a batch of its own. So after some sends the heap's frees are scattered.
+        free_all(&ranges, left);
+        let before = own().chains_sent;
+        options::set("BATCH_BYTES", "1048576").unwrap();
+        let mut oracle = Oracle::new(Rust, &ranges, 33);
+        let mine: Vec<_> = [48, 64, 80].map(|size| oracle.alloc(layout(size))).into();
+        let after = own();
+        let pages = stats::Snapshot::take().heap_walk().page_slots;
+        assert_eq!(after.chains_sent - before, 1);
+        assert!(pages <= (OPEN + 12) as u64, "{pages}");
+        free_all(&ranges, mine);
     });
 }
 

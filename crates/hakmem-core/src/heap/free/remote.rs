@@ -10,6 +10,9 @@
 //! The thread sends all batches when they hold enough bytes (more if it frees for many owners),
 //! before it takes a parked, a cached or a fresh page (unless its batches are few or have few
 //! blocks), and in `Heap::collect`: when it ends, at `malloc_trim`, or when memory is short.
+//! Batches of parked pages it also sends before it takes a page, if they are many: all parked pages
+//! have one inbox, and a few bytes may be all that keeps such a page.
+//!
 //! It sorts the closed batches into chains, one for each owner. One compare-and-swap sends a chain
 //! to its owner's inbox. So each owner gets one chain, however many owners there are.
 
@@ -20,7 +23,7 @@ use crate::backend::page::{Block, Meta};
 use crate::backend::remote_batch::RemoteBatch;
 use crate::base::counter::Counter;
 use crate::heap::Heap;
-use crate::heap::reclaim::whole;
+use crate::heap::reclaim::{parked, whole};
 use crate::policy;
 use crate::proto::inbox::Link;
 use core::cell::Cell;
@@ -35,6 +38,8 @@ const MANY: u32 = 128;
 /// A heap that holds less than one in so many of these bytes does not send them before it takes a
 /// page.
 const LITTLE: u32 = 32;
+/// So many closed batches of parked pages are sent before the heap takes a page.
+const MANY_PARKED: u32 = 32;
 /// From a send with fewer blocks for each batch on, the heap's frees are scattered, …
 const FEW: u64 = 2;
 /// … until one with as many as this. Kept blocks are not sent, so a send then tells of others: of
@@ -87,6 +92,10 @@ pub struct Open([Cell<*mut RemoteBatch>; BATCHES]);
 pub struct Outgoing {
     /// Closed batches, linked: they take no more blocks.
     closed: Cell<*mut RemoteBatch>,
+    /// Those that were closed when their pages were parked …
+    parked: Cell<*mut RemoteBatch>,
+    /// … and how many they are.
+    parked_count: Cell<u32>,
     /// Blocks freed for other owners.
     pub sent: Counter<u64>,
     /// Bit i: the open batch `i` is there.
@@ -237,9 +246,15 @@ impl Outgoing {
             // list (`whole` rule 1).
             return unsafe { whole::give_up(batch, page, |page| heap.end_whole(page)) };
         }
+        let list = if parked::is_owner(page.owner()) {
+            self.parked_count.set(self.parked_count.get() + 1);
+            &self.parked
+        } else {
+            &self.closed
+        };
         // SAFETY: the batch came from the table, so the holder of this heap has it (`remote_batch`
         // rule 1).
-        unsafe { RemoteBatch::set_next(batch, self.closed.replace(batch)) };
+        unsafe { RemoteBatch::set_next(batch, list.replace(batch)) };
     }
 
     /// Sorts closed batches into chains, one for each owner, and sends these. Returns the batches
@@ -310,7 +325,7 @@ impl Outgoing {
     /// True if there is anything to send.
     #[inline]
     pub fn is_pending(&self) -> bool {
-        self.filling.get() != 0 || !self.closed.get().is_null()
+        self.filling.get() != 0 || !self.closed.get().is_null() || !self.parked.get().is_null()
     }
 
     /// Sends all batches. O(batches, and for each 32 owners that many once more).
@@ -319,19 +334,38 @@ impl Outgoing {
         while self.filling.get() != 0 {
             self.close(heap, self.filling.get().trailing_zeros() as usize);
         }
-        let mut batches = self.closed.get();
-        if batches.is_null() {
+        if self.closed.get().is_null() && self.parked.get().is_null() {
             return clear(&self.room);
         }
-        self.closed.set(null_mut());
         let before = self.chains_sent.get();
-        while !batches.is_null() {
-            // SAFETY: these were the closed batches of this heap, or are the rest of them.
-            batches = unsafe { self.send_some(batches) };
-        }
+        self.send_list(&self.closed);
+        self.send_parked();
         self.note_scattered();
         self.owners.set((self.chains_sent.get() - before).min(u16::MAX.into()) as u16);
         self.room.set(0);
+    }
+
+    /// Sends the batches of a list.
+    fn send_list(&self, list: &Cell<*mut RemoteBatch>) {
+        let mut batches = list.replace(null_mut());
+        while !batches.is_null() {
+            // SAFETY: these were closed batches of this heap, or are the rest of them.
+            batches = unsafe { self.send_some(batches) };
+        }
+    }
+
+    /// Sends the closed batches of parked pages.
+    fn send_parked(&self) {
+        self.send_list(&self.parked);
+        clear(&self.parked_count);
+    }
+
+    /// Sends the closed batches of parked pages, if they are many: each may be the last that its
+    /// page waits for, however few bytes it has. All parked pages have one inbox.
+    pub fn send_many_parked(&self) {
+        if self.parked_count.get() >= MANY_PARKED {
+            self.send_parked();
+        }
     }
 
     /// Notes how many blocks each batch had since the last send.
@@ -357,10 +391,13 @@ impl Outgoing {
     /// Forgets all batches, in the child of a fork. The fork may have interrupted another thread
     /// that was writing one.
     pub fn forget(&self, open: &Open) {
-        for open in open.0.iter().chain([&self.closed]).filter(|batch| !batch.get().is_null()) {
+        for open in
+            open.0.iter().chain([&self.closed, &self.parked]).filter(|batch| !batch.get().is_null())
+        {
             open.set(null_mut());
         }
         clear(&self.filling);
+        clear(&self.parked_count);
         clear(&self.room);
     }
 }

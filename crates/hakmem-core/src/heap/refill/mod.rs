@@ -133,6 +133,8 @@ impl Heap {
     pub fn send_remote_frees(&self) {
         if self.outgoing.is_worth_sending() && !self.outgoing.is_scattered() {
             self.outgoing.send_all(self);
+        } else {
+            self.outgoing.send_many_parked();
         }
     }
 
