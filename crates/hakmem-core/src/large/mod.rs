@@ -4,7 +4,8 @@
 //! Any thread frees a large block straight into its segment. So a consumer's frees never wait for
 //! the producer. The heap of the freeing thread keeps the last few freed blocks, as a program often
 //! wants a freed buffer again at once. A block grows into the slots behind it if they are free, and
-//! lets go of its last slots when it shrinks.
+//! lets go of its last slots when it shrinks. One that realloc makes a little smaller than 64 KiB
+//! stays as it is (`api::front::resize`), and so does a huge block at 1 MiB.
 //!
 //! Rules
 //! 1. The slots of a cached block belong to the cache. Their metadata says `Kind::Free`.

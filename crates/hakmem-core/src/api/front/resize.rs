@@ -62,7 +62,7 @@ pub fn size_of_whole(p: *mut u8, meta: &'static Meta) -> usize {
 }
 
 /// True if a block of `old` bytes may stay where it is for a request of `n`. A block that would be
-/// less than half used moves to a smaller one, but for those of [`is_near`]. The tag of the
+/// less than half used moves to a smaller one, but for those of [`stays_at_border`]. The tag of the
 /// hardened build has 32 bits for what is not used.
 #[inline(always)]
 pub fn fits(old: usize, n: usize) -> bool {
@@ -73,7 +73,7 @@ pub fn fits(old: usize, n: usize) -> bool {
 /// little too small for its kind: of at least seven eighths of the border of the two kinds, if the
 /// block is at most twice the border. Else one that grows and shrinks over the border is copied
 /// each time.
-fn is_near(old: usize, n: usize) -> bool {
+fn stays_at_border(old: usize, n: usize) -> bool {
     [MEDIUM_MAX, LARGE_MAX].iter().any(|&border| {
         (border + 1..=2 * border).contains(&old) && (border / 8 * 7..=border).contains(&n)
     })
@@ -86,7 +86,7 @@ fn is_near(old: usize, n: usize) -> bool {
 /// # Safety
 /// `p` is from this allocator and live. No other thread uses it during the call. `n` is not 0.
 pub unsafe fn resize(p: *mut u8, old: usize, n: usize, align: usize) -> Option<*mut u8> {
-    if (fits(old, n) || is_near(old, n)) && !guard::has(p) {
+    if (fits(old, n) || stays_at_border(old, n)) && !guard::has(p) {
         return Some(p);
     }
     // A huge block that moves goes to a multiple of SEGMENT.

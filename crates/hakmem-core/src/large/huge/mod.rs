@@ -9,7 +9,6 @@
 //! moves the block's page tables, not its bytes. In a program of many heaps, each heap keeps some
 //! freed blocks itself (`kept`).
 //!
-
 //! Rules
 //! 1. The entries of the cache change under the lock of their part only. A cached run is dirty,
 //!    accessible, and belongs to the cache.
