@@ -239,17 +239,22 @@ fn behind_a_filter_blocks_of_others_are_allocated_again() {
 /// The pages of scattered blocks.
 const PAGES: usize = 160;
 
-/// The calling thread allocates `PAGES` pages of blocks of `size` bytes. One block of each page
-/// comes after the other.
+/// [`scattered_over`] `PAGES` pages.
 fn scattered(ranges: &Ranges, seed: u64, size: usize) -> Vec<Block> {
+    scattered_over(PAGES, ranges, seed, size)
+}
+
+/// The calling thread allocates `pages` pages of blocks of `size` bytes. One block of each page
+/// comes after the other.
+fn scattered_over(pages: usize, ranges: &Ranges, seed: u64, size: usize) -> Vec<Block> {
     options::set("SHARED_FROM_HEAPS", "0").unwrap();
     options::set("SCAVENGER", "0").unwrap();
-    options::set("BATCH_BYTES", &(PAGES * size).to_string()).unwrap();
+    options::set("BATCH_BYTES", &(pages * size).to_string()).unwrap();
     let of_page = (64 << 10) / size;
     let mut oracle = Oracle::new(Rust, ranges, seed);
-    let blocks = (0..PAGES * of_page).map(|_| oracle.alloc(layout(size)));
+    let blocks = (0..pages * of_page).map(|_| oracle.alloc(layout(size)));
     let mut blocks: Vec<_> = blocks.map(Some).collect();
-    let order = (0..of_page).flat_map(|i| (0..PAGES).map(move |page| page * of_page + i));
+    let order = (0..of_page).flat_map(|i| (0..pages).map(move |page| page * of_page + i));
     order.map(|i| blocks[i].take().unwrap()).collect()
 }
 
@@ -345,6 +350,30 @@ fn the_last_blocks_of_parked_pages_do_not_wait() {
         assert_eq!(after.chains_sent - before, 1);
         assert!(pages <= (OPEN + 12) as u64, "{pages}");
         free_all(&ranges, mine);
+    });
+}
+
+/// A thread that only frees takes no page. It sends what is for many parked pages all the same.
+#[test]
+#[cfg_attr(feature = "hardened", ignore = "exact figures of blocks without tags")]
+fn a_thread_that_only_frees_keeps_few_parked_pages() {
+    alone("a_thread_that_only_frees_keeps_few_parked_pages", || {
+        const SIZE: usize = 1024;
+        const PAGES: usize = 700;
+        let ranges = Ranges::default();
+        let mut blocks = scattered_over(PAGES, &ranges, 34, SIZE);
+        options::set("BATCH_BYTES", "1048576").unwrap();
+        let left = blocks.split_off(blocks.len() - PAGES);
+        free_all(&ranges, blocks);
+        let sent = elsewhere(|| {
+            let mut oracle = Oracle::new(Rust, &ranges, 35);
+            let first = oracle.alloc(layout(48));
+            free_all(&ranges, left);
+            let sent = own().chains_sent;
+            free_all(&ranges, vec![first]);
+            sent
+        });
+        assert_eq!(sent, 2);
     });
 }
 

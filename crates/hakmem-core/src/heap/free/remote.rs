@@ -40,6 +40,8 @@ const MANY: u32 = 128;
 const LITTLE: u32 = 32;
 /// So many closed batches of parked pages are sent before the heap takes a page.
 const MANY_PARKED: u32 = 32;
+/// So many are sent at once.
+const MOST_PARKED: u32 = 256;
 /// From a send with fewer blocks for each batch on, the heap's frees are scattered, …
 const FEW: u64 = 2;
 /// … until one with as many as this. Kept blocks are not sent, so a send then tells of others: of
@@ -206,6 +208,7 @@ impl Outgoing {
             return;
         }
         self.close(heap, i);
+        self.send_parked_from(MOST_PARKED);
         // SAFETY: the caller gives up the block, and it fits: the check above returned otherwise.
         heap.open.0[i].set(unsafe { RemoteBatch::new(block) });
         self.filling.set(self.filling.get() | 1 << i);
@@ -363,7 +366,11 @@ impl Outgoing {
     /// Sends the closed batches of parked pages, if they are many: each may be the last that its
     /// page waits for, however few bytes it has. All parked pages have one inbox.
     pub fn send_many_parked(&self) {
-        if self.parked_count.get() >= MANY_PARKED {
+        self.send_parked_from(MANY_PARKED);
+    }
+
+    fn send_parked_from(&self, count: u32) {
+        if self.parked_count.get() >= count {
             self.send_parked();
         }
     }
