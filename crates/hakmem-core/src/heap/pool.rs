@@ -25,7 +25,7 @@ use crate::base::sync::{
 use crate::os;
 use crate::proto::heap_state::{Adopted, Tidied, With};
 use crate::proto::id_stack::IdStack;
-use crate::proto::lock::Lock;
+use crate::proto::lock::{Guard, Lock};
 use crossbeam_utils::CachePadded;
 
 /// The stack of node 0.
@@ -65,9 +65,20 @@ pub fn adopt() -> Option<&'static Heap> {
         return Some(heap);
     }
     if NUMBERED.load(Relaxed) {
-        reap(me);
-        if let Some(heap) = pop(me, node) {
-            return Some(heap);
+        let mut held = REAPING.try_lock_as(me);
+        if held.is_none() {
+            held = wait_for_reaping(me);
+            // What another thread has found.
+            if let Some(heap) = pop(me, node) {
+                return Some(heap);
+            }
+        }
+        if let Some(held) = held {
+            reap(&held, me);
+            drop(held);
+            if let Some(heap) = pop(me, node) {
+                return Some(heap);
+            }
         }
     }
     // SAFETY: `make` has just made the calling thread, whose token is `me`, the holder.
@@ -110,15 +121,23 @@ fn settled(heap: &Heap, node: Option<usize>) -> &Heap {
     heap
 }
 
-/// Takes over the heaps of threads that ended without a destructor (rule 2). If a new thread has
-/// the number of the ended one, the heap stays until the new thread has ended too. If another
-/// thread is doing the same, or this one is in a lower frame, it does nothing. O(heaps), and a
-/// system call for each heap with a number.
+/// Waits some milliseconds for a thread that reaps. Without, each thread that came meanwhile would
+/// make a heap. None: that took longer, or the calling thread reaps in a lower frame.
 #[cold]
 #[inline(never)]
-fn reap(me: u32) {
-    // Only `reap` takes a heap from a thread that has ended.
-    let Some(_held) = REAPING.try_lock() else { return };
+fn wait_for_reaping(me: u32) -> Option<Guard<'static>> {
+    const TIMES: u32 = 4;
+    const MS: u32 = 5;
+    (0..TIMES).take_while(|_| !REAPING.is_held_by(me)).find_map(|_| REAPING.lock_within_as(me, MS))
+}
+
+/// Takes over the heaps of threads that ended without a destructor (rule 2). If a new thread has
+/// the number of the ended one, the heap stays until the new thread has ended too. The caller holds
+/// `REAPING`: only `reap` takes a heap from a thread that has ended. O(heaps), and a system call
+/// for each heap with a number.
+#[cold]
+#[inline(never)]
+fn reap(_: &Guard<'static>, me: u32) {
     let process = os::numbers().0;
     for heap in all_heaps() {
         // A child made without the fork handlers has copies of heaps with its parent's numbers: its
@@ -188,8 +207,10 @@ pub fn number(heap: &SharedHeap) {
 /// says false. O(heaps + their remote frees).
 pub fn tidy(now: u32, decay: u32, pauses: Pauses, goes_on: impl Fn() -> bool + Copy) -> usize {
     let me = os::thread_token();
-    if NUMBERED.load(Relaxed) {
-        reap(me);
+    if NUMBERED.load(Relaxed)
+        && let Some(held) = REAPING.try_lock_as(me)
+    {
+        reap(&held, me);
     }
     for heap in all_heaps() {
         if !goes_on() {

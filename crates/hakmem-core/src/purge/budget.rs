@@ -124,6 +124,23 @@ mod tests {
     }
 
     #[test]
+    fn what_smaller_blocks_leave_goes_back_for_a_huge_block() {
+        in_child(|| {
+            policy::SCAVENGE_MIB.set(0);
+            policy::DECAY_MS.set(u32::MAX);
+            come_and_go(64);
+            let kept = segment::dirty_bytes();
+            assert!(kept > 60 << 20, "{kept}: it was needed lately");
+            for _ in 0..20 {
+                // SAFETY: any size may be asked for. The block is not freed.
+                assert!(!unsafe { c::malloc(3 << 20) }.is_null());
+            }
+            let kept = segment::dirty_bytes();
+            assert!(kept < 30 << 20, "{kept}: the process needs less beside huge blocks");
+        });
+    }
+
+    #[test]
     fn a_thread_that_ends_gives_all_beyond_the_budget_back() {
         in_child(|| {
             policy::SCAVENGE_MIB.set(0);

@@ -166,6 +166,7 @@ pub fn free_bytes() -> usize {
 pub fn tick() {
     let (now, decay) = (os::now_ms(), limits::decay());
     limit::keep();
+    huge::keep_bound();
     keep_budget(now, decay, budget::STEP);
     let scavenge = policy::SCAVENGE_MIB.get() as usize;
     if scavenge != 0 && expected_bytes() >= scavenge << 20 && scavenger::wake() {
@@ -187,6 +188,14 @@ pub fn tick() {
 pub fn ended() {
     keep_budget(os::now_ms(), limits::decay(), usize::MAX);
     tick();
+}
+
+/// Purges what is beyond the budget, because the program took `bytes` of fresh memory for a huge
+/// block: what was freed of smaller blocks cannot serve it.
+#[cold]
+#[inline(never)]
+pub fn grew(bytes: usize) {
+    keep_budget(os::now_ms(), limits::decay(), bytes);
 }
 
 /// Purges free memory beyond the budget, `most` bytes and what else is dirty in a segment. Not if

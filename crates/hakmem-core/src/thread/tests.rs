@@ -9,7 +9,7 @@ use crate::heap::all::{all_heaps, heaps_made, make};
 use crate::observe::stats::Snapshot;
 use crate::proto::heap_state::With;
 use crate::testing::alone;
-use crate::testing::{in_child, keep_nothing_back};
+use crate::testing::{goes_well_in_child, in_child, keep_nothing_back};
 use std::sync::Barrier;
 use std::thread::{self, spawn};
 use std::vec::Vec;
@@ -242,6 +242,33 @@ fn one_thread_at_a_time_takes_heaps_over() {
         purge::all();
         assert_eq!(numbered(), 0);
     });
+}
+
+/// Else each thread that comes meanwhile would make a heap, and those of ended threads would stay.
+#[test]
+fn a_thread_waits_for_the_one_that_takes_heaps_over() {
+    let is_taken_over = || {
+        come_and_go(100);
+        KEY.store(NO_KEY, Relaxed);
+        gone(|| come_and_go(100));
+        let before = all_heaps().count();
+        let held = pool::REAPING.lock();
+        let begins = std::sync::Arc::new(std::sync::Barrier::new(2));
+        let next = {
+            let begins = begins.clone();
+            spawn(move || {
+                begins.wait();
+                come_and_go(100);
+            })
+        };
+        begins.wait();
+        (0..2000).take_while(|_| !next.is_finished()).for_each(|_| thread::yield_now());
+        drop(held);
+        next.join().unwrap();
+        assert_eq!(all_heaps().count(), before);
+    };
+    // It waits some milliseconds only, and another program may have the processor meanwhile.
+    assert!((0..20).any(|_| goes_well_in_child(is_taken_over)));
 }
 
 /// A library that may be unloaded has no key at all.

@@ -10,6 +10,7 @@ use crate::base::size_class::{CLASSES, FIRST_LONG, SIZES, span_of};
 use crate::heap::counts::HeapEvent;
 use crate::heap::reclaim::{holes, parked};
 use crate::heap::{Found, Heap, WALK_EVERY};
+use crate::large::huge;
 use crate::proto::inbox::Link;
 use crate::{guard, harden, os, policy, profile};
 use core::hint::assert_unchecked;
@@ -340,7 +341,7 @@ impl Heap {
             self.counts.note(class, HeapEvent::Claims, 1);
             // What is free elsewhere may be beyond the budget now, or the page beyond the soft
             // limit.
-            if parked::has_unpurged() || held::is_beyond() {
+            if parked::has_unpurged() || held::is_beyond() || huge::is_beyond_bound() {
                 self.released().set(true);
             }
             // A class that has filled pages will fill this one too. One system call is cheaper than

@@ -114,6 +114,8 @@ static FURTHER: [CachePadded<(Lock, Part)>; nodes::MOST - 1] =
         nodes::MOST - 1];
 /// The most live bytes of huge blocks lately.
 static LIVE: Lately = Lately::new();
+/// The most live bytes of all blocks lately, when a huge block was freed.
+static ALL_LIVE: Lately = Lately::new();
 pub static CACHED: AtomicUsize = AtomicUsize::new(0);
 pub static HANDED: AtomicU64 = AtomicU64::new(0);
 #[unsafe(link_section = ".data.hakmem")]
@@ -280,7 +282,9 @@ pub(super) fn put_back(entry: Entry) {
 pub(super) fn put_entry<const OF_HEAP: bool>(entry: Entry, now: u32) {
     // What a heap kept was freed before.
     let freed = if OF_HEAP { 0 } else { entry.len * SEGMENT };
-    LIVE.note(live() + freed, now, policy::limits::decay());
+    let decay = policy::limits::decay();
+    LIVE.note(live() + freed, now, decay);
+    ALL_LIVE.note(usage::live().0 as usize + freed, now, decay);
     insert(entry, now);
 }
 
@@ -358,14 +362,37 @@ fn node_of_oldest(now: u32) -> usize {
 
 /// Bytes that the cache may hold. They grow with what is live, and with what was freed lately: a
 /// program that frees all its blocks at once often needs them again at once. If it does not, only
-/// the scavenger gives them back in time, so a process without one keeps less.
+/// the scavenger gives them back in time, so a process without one keeps less. What smaller blocks
+/// have taken since counts as needed there.
 pub(super) fn limit() -> usize {
     let anyway = (policy::HUGE_CACHE_MIB.get() as usize) << 20;
     let live = live();
     let has_scavenger = policy::SCAVENGE_MIB.get() != 0;
-    let freed_lately = if has_scavenger { LIVE.get().saturating_sub(live) } else { 0 };
+    let all = usage::live().0 as usize;
+    let fall = LIVE.get().saturating_sub(live).min(ALL_LIVE.get().saturating_sub(all));
+    let freed_lately = if has_scavenger { fall } else { 0 };
     let share = live.max(freed_lately);
     anyway.max(share * policy::HUGE_CACHE_PERCENT.get() as usize / 100)
+}
+
+/// True if the cache is beyond its bound. Cheap while it has no more than it may have in any case.
+#[inline]
+pub fn is_beyond_bound() -> bool {
+    cached_bytes() > (policy::HUGE_CACHE_MIB.get() as usize) << 20 && is_far_beyond()
+}
+
+/// Beyond by a segment: what goes back is whole segments.
+#[cold]
+#[inline(never)]
+fn is_far_beyond() -> bool {
+    cached_bytes() >= limit() + SEGMENT
+}
+
+/// Gives back what the cache has beyond its bound because smaller blocks were allocated.
+pub fn keep_bound() {
+    if is_beyond_bound() {
+        give_excess(os::now_ms());
+    }
 }
 
 /// Live bytes of huge blocks.

@@ -15,8 +15,9 @@ const WORTH_ASKING: usize = 32 << 20;
 /// Makes the first `n` bytes of a recycled huge block zero, or the whole block if `all`. If the
 /// block is large and little of it is resident, it goes back to the system, since the kernel zeroes
 /// only what the program touches. Otherwise this writes zeroes. Programs hardly use what lies
-/// behind the `n` bytes. So with `all` that part goes back in any case, if it is so large that the
-/// call costs less than touching it.
+/// behind the `n` bytes. So with `all` that part goes back, if it is so large that the call costs
+/// less than touching it, and if it did not since the memory was fresh. Else longer blocks that
+/// come in turns would fault it in each time.
 ///
 /// # Safety
 /// It is a live huge block, and nobody else uses it during the call.
@@ -29,7 +30,12 @@ pub unsafe fn clear(meta: &Meta, n: usize, all: bool) {
     let rest = size.saturating_sub(used);
     let by_hand = match all {
         false => n,
-        true if rest >= SLOT && os::purge(start.addr() + used, rest) => used,
+        true if rest >= SLOT
+            && !meta.is_tail_purged.replace(true)
+            && os::purge(start.addr() + used, rest) =>
+        {
+            used
+        }
         true => size,
     };
     // SAFETY: the block is live, and nobody else uses it. `by_hand` is at most its size.

@@ -44,7 +44,7 @@ use crate::policy::learner;
 
 pub use cache::{
     CACHED, HANDED, HITS, LOCK, RETURNED, after_fork, cached_bytes, counts, forget_part,
-    further_locks, purge, signed_cached_bytes,
+    further_locks, is_beyond_bound, keep_bound, purge, signed_cached_bytes,
 };
 use cache::{Entry, drop_entry, give_excess, put_back, put_entry, take_cached, take_longest};
 pub use clear::clear;
@@ -140,6 +140,9 @@ pub fn alloc(n: usize, align: usize, written: bool, node: usize) -> Option<(&'st
     meta.span.store(len as u32, Relaxed);
     meta.reserve.store(len as u32, Relaxed);
     meta.stamp.store(0, Relaxed);
+    if zero {
+        meta.is_tail_purged.set(false);
+    }
     meta.set_kind(Kind::Huge);
     note_live(len as i64);
     HANDED.fetch_add(1, Relaxed);

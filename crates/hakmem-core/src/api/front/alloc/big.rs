@@ -16,8 +16,8 @@ use crate::heap::all::are_many;
 use crate::heap::{CachedLarge, Heap};
 use crate::large::huge::{self, kept::Kept};
 use crate::large::{self, LARGE_MAX};
-use crate::profile;
 use crate::thread::{self, ThreadState};
+use crate::{profile, purge};
 
 /// Allocates a large or huge block: `n` is above the largest class, or `align` is larger than the
 /// alignment of pages.
@@ -170,6 +170,11 @@ fn new_whole(n: usize, align: usize, clear: Clear) -> *mut u8 {
         return no_memory();
     };
     keep_limit();
+    match meta.kind() {
+        Kind::Huge if zero => purge::grew(huge::size(meta)),
+        Kind::Huge => {}
+        _ => huge::keep_bound(),
+    }
     if clear != Clear::Nothing && !zero {
         // SAFETY: `whole` has just allocated the block for `n` bytes, and no one else knows it yet.
         unsafe {

@@ -111,6 +111,22 @@ fn what_does_not_fit_makes_room() {
     });
 }
 
+/// What was freed lately counts as needed again once smaller blocks have taken as much.
+#[test]
+fn the_cache_makes_room_for_smaller_blocks() {
+    for size in [1000, 100_000] {
+        in_child(|| {
+            free_all_of::<20>();
+            assert_eq!(cached_bytes(), 10 * SEGMENT, "half of what was live");
+            for _ in 0..40 * SEGMENT / size {
+                // SAFETY: any size may be asked for. The block is not freed.
+                assert!(!unsafe { c::malloc(size) }.is_null());
+            }
+            assert!(cached_bytes() <= 2 * SEGMENT, "{} beside {size}", cached_bytes());
+        });
+    }
+}
+
 /// A request that no run fits takes the longest one, and unused segments behind it.
 #[test]
 fn the_longest_run_is_extended() {

@@ -237,6 +237,32 @@ fn what_lies_behind_the_request_is_zero_and_not_resident() {
     });
 }
 
+/// Shorter and longer blocks that come in turns would else fault it in each time.
+#[test]
+#[cfg_attr(feature = "hardened", ignore = "the test writes behind the request")]
+fn what_lies_behind_the_request_goes_back_once() {
+    in_child(|| {
+        forget_part(0);
+        let calls = || os::count(os::Kind::Madvise as usize).1;
+        // SAFETY: each block is freed once, and has `SEGMENT` bytes, as `malloc_usable_size` says.
+        let come_and_go = |n: usize| unsafe {
+            let p = c::zeroed(n);
+            let written = (0..SEGMENT).find(|&i| p.add(i).read() != 0);
+            p.write_bytes(0xFF, SEGMENT);
+            c::free(p);
+            (p, written)
+        };
+        let (first, _) = come_and_go(SEGMENT / 2 + 5000);
+        let fresh = calls();
+        assert_eq!(come_and_go(SEGMENT / 2 + 5000), (first, None));
+        assert_eq!(calls() - fresh, 1);
+        for i in 0..10 {
+            assert_eq!(come_and_go(SEGMENT / 2 + 50_000 * i + 1), (first, None), "{i}");
+        }
+        assert_eq!(calls() - fresh, 1);
+    });
+}
+
 /// True if `mostly_absent` says so of `pages` system pages, of which those that `written` names
 /// are written.
 fn is_absent(pages: usize, written: impl Fn(usize) -> bool) -> bool {
