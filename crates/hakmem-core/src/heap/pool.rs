@@ -20,7 +20,7 @@ use crate::backend::nodes;
 use crate::base::sync::{
     AtomicBool,
     Ordering::{Acquire, Relaxed, Release},
-    fence,
+    fence, plain,
 };
 use crate::os;
 use crate::proto::heap_state::{Adopted, Tidied, With};
@@ -47,6 +47,8 @@ pub static NUMBERED: AtomicBool = AtomicBool::new(false);
 /// A thread has it while it takes over heaps of threads that ended.
 #[unsafe(link_section = ".data.hakmem")]
 pub static REAPING: Lock = Lock::new();
+/// How often a thread has reaped. A hint for those that wait.
+static REAPED: plain::AtomicU32 = plain::AtomicU32::new(0);
 
 /// Takes an idle heap from the pool, or makes a heap. None: there is no memory for one.
 #[unsafe(link_section = ".text.hot.hakmem")]
@@ -65,20 +67,9 @@ pub fn adopt() -> Option<&'static Heap> {
         return Some(heap);
     }
     if NUMBERED.load(Relaxed) {
-        let mut held = REAPING.try_lock_as(me);
-        if held.is_none() {
-            held = wait_for_reaping(me);
-            // What another thread has found.
-            if let Some(heap) = pop(me, node) {
-                return Some(heap);
-            }
-        }
-        if let Some(held) = held {
-            reap(&held, me);
-            drop(held);
-            if let Some(heap) = pop(me, node) {
-                return Some(heap);
-            }
+        reap_or_wait(me);
+        if let Some(heap) = pop(me, node) {
+            return Some(heap);
         }
     }
     // SAFETY: `make` has just made the calling thread, whose token is `me`, the holder.
@@ -121,14 +112,25 @@ fn settled(heap: &Heap, node: Option<usize>) -> &Heap {
     heap
 }
 
-/// Waits some milliseconds for a thread that reaps. Without, each thread that came meanwhile would
-/// make a heap. None: that took longer, or the calling thread reaps in a lower frame.
+/// [`reap`], unless another thread does that: then waits for it, some milliseconds at most. Else
+/// each thread that comes meanwhile would make a heap. It does nothing if the calling thread reaps
+/// in a lower frame.
 #[cold]
 #[inline(never)]
-fn wait_for_reaping(me: u32) -> Option<Guard<'static>> {
+fn reap_or_wait(me: u32) {
     const TIMES: u32 = 4;
     const MS: u32 = 5;
-    (0..TIMES).take_while(|_| !REAPING.is_held_by(me)).find_map(|_| REAPING.lock_within_as(me, MS))
+    let before = REAPED.load(Relaxed);
+    let held = REAPING.try_lock_as(me).or_else(|| {
+        let goes_on = |_: &u32| !REAPING.is_held_by(me) && REAPED.load(Relaxed) == before;
+        (0..TIMES).take_while(goes_on).find_map(|_| REAPING.lock_within_as(me, MS))
+    });
+    // What another one has reaped meanwhile, all that waited share.
+    if let Some(held) = held
+        && REAPED.load(Relaxed) == before
+    {
+        reap(&held, me);
+    }
 }
 
 /// Takes over the heaps of threads that ended without a destructor (rule 2). If a new thread has
@@ -167,6 +169,7 @@ fn reap(_: &Guard<'static>, me: u32) {
             heap.state().seize(who, me, || collect_after_the_end(unsafe { heap.holder() }));
         put_back_if_popped(heap, seized);
     }
+    REAPED.fetch_add(1, Relaxed);
 }
 
 /// Gives up what is free in a heap whose thread has ended or is ending.

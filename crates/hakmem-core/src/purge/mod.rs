@@ -166,7 +166,7 @@ pub fn free_bytes() -> usize {
 pub fn tick() {
     let (now, decay) = (os::now_ms(), limits::decay());
     limit::keep();
-    huge::keep_bound();
+    keep_huge_bound();
     keep_budget(now, decay, budget::STEP);
     let scavenge = policy::SCAVENGE_MIB.get() as usize;
     if scavenge != 0 && expected_bytes() >= scavenge << 20 && scavenger::wake() {
@@ -195,7 +195,19 @@ pub fn ended() {
 #[cold]
 #[inline(never)]
 pub fn grew(bytes: usize) {
-    keep_budget(os::now_ms(), limits::decay(), bytes);
+    const MOST: usize = 64 << 20;
+    keep_budget(os::now_ms(), limits::decay(), bytes.min(MOST));
+}
+
+/// Gives back what the huge cache has beyond its bound, because smaller blocks were allocated. Not
+/// if a thread is about to fork or another thread purges.
+pub fn keep_huge_bound() {
+    if huge::is_beyond_bound()
+        && !is_unwelcome()
+        && let Some(_held) = Held::attempt()
+    {
+        huge::keep_bound();
+    }
 }
 
 /// Purges free memory beyond the budget, `most` bytes and what else is dirty in a segment. Not if

@@ -125,7 +125,10 @@ pub struct Meta {
     /// True if the memory behind the carved blocks was purged since the page was claimed.
     pub is_tail_purged: Cell<bool>,
 
-    _pad: [u8; 6],
+    _pad: [u8; 2],
+    /// Of a segment of huge blocks: its slots from the first on that calloc does not give back: see
+    /// `huge::clear`.
+    pub cleared: Cell<u32>,
 
     // The slot's line (rules 3 and 5).
     /// The owner's address, in the hardened build with the bit `LISTED`: see `Meta::owner`.

@@ -5,13 +5,14 @@
 //! small table: if the thread allocated it again, two threads would write to one cache line. If
 //! there is no such batch, and batches have few blocks, the heap keeps some blocks all the same
 //! (`scattered`). Else the block begins a batch. If two slots have the same place in the table, the
-//! older batch is closed: it moves to one list of all closed batches.
+//! older batch is closed: it moves to a list of closed batches.
 //!
 //! The thread sends all batches when they hold enough bytes (more if it frees for many owners),
 //! before it takes a parked, a cached or a fresh page (unless its batches are few or have few
 //! blocks), and in `Heap::collect`: when it ends, at `malloc_trim`, or when memory is short.
-//! Batches of parked pages it also sends before it takes a page, if they are many: all parked pages
-//! have one inbox, and a few bytes may be all that keeps such a page.
+//! Closed batches of parked pages have a list of their own. The thread also sends these before it
+//! takes a page, if they are many, and at once if they are very many: all parked pages have one
+//! inbox, and a few bytes may be all that keeps such a page.
 //!
 //! It sorts the closed batches into chains, one for each owner. One compare-and-swap sends a chain
 //! to its owner's inbox. So each owner gets one chain, however many owners there are.
@@ -96,8 +97,10 @@ pub struct Outgoing {
     closed: Cell<*mut RemoteBatch>,
     /// Those that were closed when their pages were parked …
     parked: Cell<*mut RemoteBatch>,
-    /// … and how many they are.
+    /// … how many they are, …
     parked_count: Cell<u32>,
+    /// … and the bytes of their blocks.
+    parked_bytes: Cell<u32>,
     /// Blocks freed for other owners.
     pub sent: Counter<u64>,
     /// Bit i: the open batch `i` is there.
@@ -250,7 +253,10 @@ impl Outgoing {
             return unsafe { whole::give_up(batch, page, |page| heap.end_whole(page)) };
         }
         let list = if parked::is_owner(page.owner()) {
+            // SAFETY: the batch is this heap's, and no page list: those are never open.
+            let bytes = unsafe { RemoteBatch::length(batch) } * page.block_size.get();
             self.parked_count.set(self.parked_count.get() + 1);
+            self.parked_bytes.set(self.parked_bytes.get() + bytes);
             &self.parked
         } else {
             &self.closed
@@ -360,7 +366,10 @@ impl Outgoing {
     /// Sends the closed batches of parked pages.
     fn send_parked(&self) {
         self.send_list(&self.parked);
+        let room = self.room.get() + self.parked_bytes.get() as i32;
+        self.room.set(room.min(self.most() as i32));
         clear(&self.parked_count);
+        clear(&self.parked_bytes);
     }
 
     /// Sends the closed batches of parked pages, if they are many: each may be the last that its
@@ -405,6 +414,7 @@ impl Outgoing {
         }
         clear(&self.filling);
         clear(&self.parked_count);
+        clear(&self.parked_bytes);
         clear(&self.room);
     }
 }

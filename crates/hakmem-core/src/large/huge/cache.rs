@@ -22,7 +22,7 @@ use crate::backend::nodes;
 use crate::backend::page::{Meta, THP, TRIED, UNTOLD};
 use crate::backend::tried;
 use crate::base::renew::Renew;
-use crate::base::sync::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use crate::base::sync::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use crate::base::usage;
 use crate::os;
 use crate::policy;
@@ -116,6 +116,11 @@ static FURTHER: [CachePadded<(Lock, Part)>; nodes::MOST - 1] =
 static LIVE: Lately = Lately::new();
 /// The most live bytes of all blocks lately, when a huge block was freed.
 static ALL_LIVE: Lately = Lately::new();
+/// When the cache last was too full, and nothing could be given back, in coarse milliseconds. 0:
+/// never.
+static STUCK: AtomicU32 = AtomicU32::new(0);
+/// After such a time [`keep_bound`] does nothing for so many milliseconds.
+const REST_MS: u32 = 50;
 pub static CACHED: AtomicUsize = AtomicUsize::new(0);
 pub static HANDED: AtomicU64 = AtomicU64::new(0);
 #[unsafe(link_section = ".data.hakmem")]
@@ -284,7 +289,7 @@ pub(super) fn put_entry<const OF_HEAP: bool>(entry: Entry, now: u32) {
     let freed = if OF_HEAP { 0 } else { entry.len * SEGMENT };
     let decay = policy::limits::decay();
     LIVE.note(live() + freed, now, decay);
-    ALL_LIVE.note(usage::live().0 as usize + freed, now, decay);
+    ALL_LIVE.note(all_live() + freed, now, decay);
     insert(entry, now);
 }
 
@@ -346,6 +351,7 @@ pub(super) fn give_excess(now: u32) {
             Some(first)
         };
         if with_part(node, first).map_or(0, drop_entry) == 0 {
+            STUCK.store(now.max(1), Relaxed);
             break;
         }
     }
@@ -368,8 +374,7 @@ pub(super) fn limit() -> usize {
     let anyway = (policy::HUGE_CACHE_MIB.get() as usize) << 20;
     let live = live();
     let has_scavenger = policy::SCAVENGE_MIB.get() != 0;
-    let all = usage::live().0 as usize;
-    let fall = LIVE.get().saturating_sub(live).min(ALL_LIVE.get().saturating_sub(all));
+    let fall = LIVE.get().saturating_sub(live).min(ALL_LIVE.get().saturating_sub(all_live()));
     let freed_lately = if has_scavenger { fall } else { 0 };
     let share = live.max(freed_lately);
     anyway.max(share * policy::HUGE_CACHE_PERCENT.get() as usize / 100)
@@ -381,14 +386,19 @@ pub fn is_beyond_bound() -> bool {
     cached_bytes() > (policy::HUGE_CACHE_MIB.get() as usize) << 20 && is_far_beyond()
 }
 
-/// Beyond by a segment: what goes back is whole segments.
+/// Beyond by a segment: what goes back is whole segments. Not if nothing could be given back a
+/// moment ago: the program may have locked its memory.
 #[cold]
 #[inline(never)]
 fn is_far_beyond() -> bool {
-    cached_bytes() >= limit() + SEGMENT
+    let since = STUCK.load(Relaxed);
+    has_entries()
+        && cached_bytes() >= limit() + SEGMENT
+        && (since == 0 || os::age(os::now_ms(), since) >= REST_MS)
 }
 
-/// Gives back what the cache has beyond its bound because smaller blocks were allocated.
+/// Gives back what the cache has beyond its bound because smaller blocks were allocated. The caller
+/// holds the lock of passes: several threads would give back as much each.
 pub fn keep_bound() {
     if is_beyond_bound() {
         give_excess(os::now_ms());
@@ -397,9 +407,17 @@ pub fn keep_bound() {
 
 /// Live bytes of huge blocks.
 fn live() -> usize {
-    // What heaps keep counts as live in the books. They may keep so much at most.
-    let kept = kept::ALLOWED.load(Relaxed).cast_signed().max(0);
-    (usage::huge() as usize).saturating_sub(kept as usize)
+    (usage::huge() as usize).saturating_sub(kept())
+}
+
+/// Live bytes of all blocks.
+fn all_live() -> usize {
+    (usage::live().0 as usize).saturating_sub(kept())
+}
+
+/// What heaps keep counts as live in the books. They may keep so many bytes at most.
+fn kept() -> usize {
+    kept::ALLOWED.load(Relaxed).cast_signed().max(0).cast_unsigned()
 }
 
 pub(super) fn oldest(entries: &Entries, now: u32) -> Option<usize> {

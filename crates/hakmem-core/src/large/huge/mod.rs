@@ -141,7 +141,7 @@ pub fn alloc(n: usize, align: usize, written: bool, node: usize) -> Option<(&'st
     meta.reserve.store(len as u32, Relaxed);
     meta.stamp.store(0, Relaxed);
     if zero {
-        meta.is_tail_purged.set(false);
+        meta.cleared.set(0);
     }
     meta.set_kind(Kind::Huge);
     note_live(len as i64);

@@ -173,7 +173,7 @@ fn new_whole(n: usize, align: usize, clear: Clear) -> *mut u8 {
     match meta.kind() {
         Kind::Huge if zero => purge::grew(huge::size(meta)),
         Kind::Huge => {}
-        _ => huge::keep_bound(),
+        _ => purge::keep_huge_bound(),
     }
     if clear != Clear::Nothing && !zero {
         // SAFETY: `whole` has just allocated the block for `n` bytes, and no one else knows it yet.

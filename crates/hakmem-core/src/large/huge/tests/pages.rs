@@ -237,29 +237,31 @@ fn what_lies_behind_the_request_is_zero_and_not_resident() {
     });
 }
 
-/// Shorter and longer blocks that come in turns would else fault it in each time.
+/// Shorter and longer blocks come in turns: what lies between stays, and what lies behind both goes
+/// back.
 #[test]
 #[cfg_attr(feature = "hardened", ignore = "the test writes behind the request")]
-fn what_lies_behind_the_request_goes_back_once() {
+fn what_a_longer_request_had_stays_for_the_next_one() {
     in_child(|| {
         forget_part(0);
-        let calls = || os::count(os::Kind::Madvise as usize).1;
+        const PIECE: usize = 4096;
+        const SHORT: usize = SEGMENT / 2 + 1;
+        const LONG: usize = SHORT + SEGMENT / 4;
         // SAFETY: each block is freed once, and has `SEGMENT` bytes, as `malloc_usable_size` says.
         let come_and_go = |n: usize| unsafe {
             let p = c::zeroed(n);
-            let written = (0..SEGMENT).find(|&i| p.add(i).read() != 0);
+            let mut map = [1u8; SEGMENT / PIECE];
+            assert_eq!(libc::mincore(p.cast(), SEGMENT, map.as_mut_ptr()), 0);
+            assert_eq!((0..SEGMENT).find(|&i| p.add(i).read() != 0), None, "{n}");
             p.write_bytes(0xFF, SEGMENT);
             c::free(p);
-            (p, written)
+            map.iter().take_while(|&&page| page & 1 == 1).count() * PIECE
         };
-        let (first, _) = come_and_go(SEGMENT / 2 + 5000);
-        let fresh = calls();
-        assert_eq!(come_and_go(SEGMENT / 2 + 5000), (first, None));
-        assert_eq!(calls() - fresh, 1);
-        for i in 0..10 {
-            assert_eq!(come_and_go(SEGMENT / 2 + 50_000 * i + 1), (first, None), "{i}");
-        }
-        assert_eq!(calls() - fresh, 1);
+        // Of these, only the first one is fresh.
+        let resident = [LONG, SHORT, LONG, SHORT, LONG, SHORT].map(come_and_go);
+        let is_about = |n: usize, asked: usize| (asked..asked + (128 << 10)).contains(&n);
+        assert!(is_about(resident[1], SHORT), "{resident:?}: nobody asked calloc for more");
+        assert!(resident[2..].iter().all(|&n| is_about(n, LONG)), "{resident:?}");
     });
 }
 
