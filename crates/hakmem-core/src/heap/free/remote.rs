@@ -97,6 +97,8 @@ pub struct Outgoing {
     closed: Cell<*mut RemoteBatch>,
     /// Those that were closed when their pages were parked …
     parked: Cell<*mut RemoteBatch>,
+    /// … the last of the list, if there are any, …
+    parked_last: Cell<*mut RemoteBatch>,
     /// … how many they are, …
     parked_count: Cell<u32>,
     /// … and the bytes of their blocks.
@@ -257,6 +259,9 @@ impl Outgoing {
             let bytes = unsafe { RemoteBatch::length(batch) } * page.block_size.get();
             self.parked_count.set(self.parked_count.get() + 1);
             self.parked_bytes.set(self.parked_bytes.get() + bytes);
+            if self.parked.get().is_null() {
+                self.parked_last.set(batch);
+            }
             &self.parked
         } else {
             &self.closed
@@ -343,15 +348,29 @@ impl Outgoing {
         while self.filling.get() != 0 {
             self.close(heap, self.filling.get().trailing_zeros() as usize);
         }
-        if self.closed.get().is_null() && self.parked.get().is_null() {
+        self.join_lists();
+        if self.closed.get().is_null() {
             return clear(&self.room);
         }
         let before = self.chains_sent.get();
         self.send_list(&self.closed);
-        self.send_parked();
         self.note_scattered();
         self.owners.set((self.chains_sent.get() - before).min(u16::MAX.into()) as u16);
         self.room.set(0);
+    }
+
+    /// Puts the batches of parked pages among the others: a heap that has taken such a page
+    /// meanwhile gets one chain.
+    fn join_lists(&self) {
+        let parked = self.parked.replace(null_mut());
+        if parked.is_null() {
+            return;
+        }
+        // SAFETY: the list has a first batch, so `parked_last` is its last one. Both lists are this
+        // heap's (`remote_batch` rule 1).
+        unsafe { RemoteBatch::set_next(self.parked_last.get(), self.closed.replace(parked)) };
+        clear(&self.parked_count);
+        clear(&self.parked_bytes);
     }
 
     /// Sends the batches of a list.
