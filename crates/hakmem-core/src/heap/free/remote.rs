@@ -89,20 +89,22 @@ fn clear<N: Default + PartialEq + Copy>(number: &Cell<N>) {
 
 /// Batches that blocks are added to; null: none. Only the holder of the heap uses them. They lie
 /// apart from [`Outgoing`], of which each refill reads some words.
-pub struct Open([Cell<*mut RemoteBatch>; BATCHES]);
-
-/// The remote frees that a heap has not sent yet. Only the holder of the heap uses it.
-pub struct Outgoing {
-    /// Closed batches, linked: they take no more blocks.
-    closed: Cell<*mut RemoteBatch>,
-    /// Those that were closed when their pages were parked …
-    parked: Cell<*mut RemoteBatch>,
-    /// … the last of the list, if there are any, …
+pub struct Open {
+    batches: [Cell<*mut RemoteBatch>; BATCHES],
+    /// Of the list `Outgoing::parked`, if it has any: the last one, …
     parked_last: Cell<*mut RemoteBatch>,
     /// … how many they are, …
     parked_count: Cell<u32>,
     /// … and the bytes of their blocks.
     parked_bytes: Cell<u32>,
+}
+
+/// The remote frees that a heap has not sent yet. Only the holder of the heap uses it.
+pub struct Outgoing {
+    /// Closed batches, linked: they take no more blocks.
+    closed: Cell<*mut RemoteBatch>,
+    /// Those that were closed when their pages were parked.
+    parked: Cell<*mut RemoteBatch>,
     /// Blocks freed for other owners.
     pub sent: Counter<u64>,
     /// Bit i: the open batch `i` is there.
@@ -113,9 +115,9 @@ pub struct Outgoing {
     owners: Cell<u16>,
     /// The batches of the last sends had few blocks (`FEW`).
     scattered: Cell<bool>,
-    /// `sent` and `batches_sent` at the last send.
-    sent_then: Cell<u64>,
-    batches_then: Cell<u64>,
+    /// The lower halves of `sent` and `batches_sent` at the last send.
+    sent_then: Cell<u32>,
+    batches_then: Cell<u32>,
     /// See `Heap::released`.
     pub released: Cell<bool>,
     /// Batches closed.
@@ -129,6 +131,14 @@ pub struct Outgoing {
 fn place(block: *mut Block) -> usize {
     let slot = block.addr() / SLOT;
     (slot ^ (slot / BATCHES)) % BATCHES
+}
+
+impl Open {
+    /// The list `Outgoing::parked` has become empty.
+    fn forget_parked(&self) {
+        clear(&self.parked_count);
+        clear(&self.parked_bytes);
+    }
 }
 
 fn is_same_slot(batch: *mut RemoteBatch, block: *mut Block) -> bool {
@@ -156,7 +166,7 @@ impl Outgoing {
     #[inline(always)]
     pub unsafe fn join(&self, open: &Open, page: &Meta, block: *mut Block) -> bool {
         let (size, room, batch) =
-            (page.block_size.get(), self.room.get(), open.0[place(block)].get());
+            (page.block_size.get(), self.room.get(), open.batches[place(block)].get());
         if !is_same_slot(batch, block)
             || room < size as i32
             || !check::may_start(block, page.class.get())
@@ -196,7 +206,7 @@ impl Outgoing {
             return;
         }
         let i = place(block);
-        if is_same_slot(heap.open.0[i].get(), block) {
+        if is_same_slot(heap.open.batches[i].get(), block) {
             // There is room, and a block of the page starts here: so it is in the batch already.
             check::double_free(block.cast(), page);
         }
@@ -213,9 +223,9 @@ impl Outgoing {
             return;
         }
         self.close(heap, i);
-        self.send_parked_from(MOST_PARKED);
+        self.send_parked_from(&heap.open, MOST_PARKED);
         // SAFETY: the caller gives up the block, and it fits: the check above returned otherwise.
-        heap.open.0[i].set(unsafe { RemoteBatch::new(block) });
+        heap.open.batches[i].set(unsafe { RemoteBatch::new(block) });
         self.filling.set(self.filling.get() | 1 << i);
         self.room.set(self.room.get() - size as i32);
         if !policy::BATCH_BY_PAGE.is_on() {
@@ -238,7 +248,7 @@ impl Outgoing {
 
     /// Moves an open batch, if there is one, to the closed ones.
     fn close(&self, heap: &Heap, i: usize) {
-        let batch = heap.open.0[i].replace(null_mut());
+        let batch = heap.open.batches[i].replace(null_mut());
         if batch.is_null() {
             return;
         }
@@ -257,10 +267,11 @@ impl Outgoing {
         let list = if parked::is_owner(page.owner()) {
             // SAFETY: the batch is this heap's, and no page list: those are never open.
             let bytes = unsafe { RemoteBatch::length(batch) } * page.block_size.get();
-            self.parked_count.set(self.parked_count.get() + 1);
-            self.parked_bytes.set(self.parked_bytes.get() + bytes);
+            let open = &heap.open;
+            open.parked_count.set(open.parked_count.get() + 1);
+            open.parked_bytes.set(open.parked_bytes.get() + bytes);
             if self.parked.get().is_null() {
-                self.parked_last.set(batch);
+                open.parked_last.set(batch);
             }
             &self.parked
         } else {
@@ -348,7 +359,7 @@ impl Outgoing {
         while self.filling.get() != 0 {
             self.close(heap, self.filling.get().trailing_zeros() as usize);
         }
-        self.join_lists();
+        self.join_lists(&heap.open);
         if self.closed.get().is_null() {
             return clear(&self.room);
         }
@@ -361,16 +372,15 @@ impl Outgoing {
 
     /// Puts the batches of parked pages among the others: a heap that has taken such a page
     /// meanwhile gets one chain.
-    fn join_lists(&self) {
+    fn join_lists(&self, open: &Open) {
         let parked = self.parked.replace(null_mut());
         if parked.is_null() {
             return;
         }
         // SAFETY: the list has a first batch, so `parked_last` is its last one. Both lists are this
         // heap's (`remote_batch` rule 1).
-        unsafe { RemoteBatch::set_next(self.parked_last.get(), self.closed.replace(parked)) };
-        clear(&self.parked_count);
-        clear(&self.parked_bytes);
+        unsafe { RemoteBatch::set_next(open.parked_last.get(), self.closed.replace(parked)) };
+        open.forget_parked();
     }
 
     /// Sends the batches of a list.
@@ -383,31 +393,31 @@ impl Outgoing {
     }
 
     /// Sends the closed batches of parked pages.
-    fn send_parked(&self) {
+    fn send_parked(&self, open: &Open) {
         self.send_list(&self.parked);
-        let room = self.room.get() + self.parked_bytes.get() as i32;
+        let room = self.room.get() + open.parked_bytes.get() as i32;
         self.room.set(room.min(self.most() as i32));
-        clear(&self.parked_count);
-        clear(&self.parked_bytes);
+        open.forget_parked();
     }
 
     /// Sends the closed batches of parked pages, if they are many: each may be the last that its
     /// page waits for, however few bytes it has. All parked pages have one inbox.
-    pub fn send_many_parked(&self) {
-        self.send_parked_from(MANY_PARKED);
+    pub fn send_many_parked(&self, open: &Open) {
+        self.send_parked_from(open, MANY_PARKED);
     }
 
-    fn send_parked_from(&self, count: u32) {
-        if self.parked_count.get() >= count {
-            self.send_parked();
+    fn send_parked_from(&self, open: &Open, count: u32) {
+        // Most heaps have none, and touch nothing of `open`.
+        if !self.parked.get().is_null() && open.parked_count.get() >= count {
+            self.send_parked(open);
         }
     }
 
     /// Notes how many blocks each batch had since the last send.
     fn note_scattered(&self) {
-        let (sent, batches) = (self.sent.get(), self.batches_sent.get());
-        let blocks = sent - self.sent_then.replace(sent);
-        let batches = batches - self.batches_then.replace(batches);
+        let (sent, batches) = (self.sent.get() as u32, self.batches_sent.get() as u32);
+        let blocks = u64::from(sent.wrapping_sub(self.sent_then.replace(sent)));
+        let batches = u64::from(batches.wrapping_sub(self.batches_then.replace(batches)));
         if blocks >= ENOUGH {
             let few = if self.scattered.get() { SEVERAL } else { FEW };
             self.scattered.set(blocks < few * batches);
@@ -426,14 +436,16 @@ impl Outgoing {
     /// Forgets all batches, in the child of a fork. The fork may have interrupted another thread
     /// that was writing one.
     pub fn forget(&self, open: &Open) {
-        for open in
-            open.0.iter().chain([&self.closed, &self.parked]).filter(|batch| !batch.get().is_null())
+        for open in open
+            .batches
+            .iter()
+            .chain([&self.closed, &self.parked])
+            .filter(|batch| !batch.get().is_null())
         {
             open.set(null_mut());
         }
+        open.forget_parked();
         clear(&self.filling);
-        clear(&self.parked_count);
-        clear(&self.parked_bytes);
         clear(&self.room);
     }
 }

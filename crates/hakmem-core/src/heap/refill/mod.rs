@@ -135,7 +135,7 @@ impl Heap {
         if self.outgoing.is_worth_sending() && !self.outgoing.is_scattered() {
             self.outgoing.send_all(self);
         } else {
-            self.outgoing.send_many_parked();
+            self.outgoing.send_many_parked(&self.open);
         }
     }
 

@@ -121,6 +121,7 @@ static ALL_LIVE: Lately = Lately::new();
 static STUCK: AtomicU32 = AtomicU32::new(0);
 /// After such a time [`keep_bound`] does nothing for so many milliseconds.
 const REST_MS: u32 = 50;
+#[unsafe(link_section = ".data.hakmem")]
 pub static CACHED: AtomicUsize = AtomicUsize::new(0);
 pub static HANDED: AtomicU64 = AtomicU64::new(0);
 #[unsafe(link_section = ".data.hakmem")]
