@@ -87,9 +87,10 @@ fn clear<N: Default + PartialEq + Copy>(number: &Cell<N>) {
     }
 }
 
-/// Batches that blocks are added to; null: none. Only the holder of the heap uses them. They lie
-/// apart from [`Outgoing`], of which each refill reads some words.
+/// Batches that blocks are added to, and what the list of parked pages needs. Only the holder of
+/// the heap uses them. They lie apart from [`Outgoing`], of which each refill reads some words.
 pub struct Open {
+    /// The batches; null: none.
     batches: [Cell<*mut RemoteBatch>; BATCHES],
     /// Of the list `Outgoing::parked`, if it has any: the last one, …
     parked_last: Cell<*mut RemoteBatch>,
@@ -97,6 +98,14 @@ pub struct Open {
     parked_count: Cell<u32>,
     /// … and the bytes of their blocks.
     parked_bytes: Cell<u32>,
+}
+
+impl Open {
+    /// The list `Outgoing::parked` has become empty.
+    fn forget_parked(&self) {
+        clear(&self.parked_count);
+        clear(&self.parked_bytes);
+    }
 }
 
 /// The remote frees that a heap has not sent yet. Only the holder of the heap uses it.
@@ -131,14 +140,6 @@ pub struct Outgoing {
 fn place(block: *mut Block) -> usize {
     let slot = block.addr() / SLOT;
     (slot ^ (slot / BATCHES)) % BATCHES
-}
-
-impl Open {
-    /// The list `Outgoing::parked` has become empty.
-    fn forget_parked(&self) {
-        clear(&self.parked_count);
-        clear(&self.parked_bytes);
-    }
 }
 
 fn is_same_slot(batch: *mut RemoteBatch, block: *mut Block) -> bool {

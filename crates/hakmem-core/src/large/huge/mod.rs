@@ -13,7 +13,9 @@
 //! 1. The entries of the cache change under the lock of their part only. A cached run is dirty,
 //!    accessible, and belongs to the cache.
 //! 2. The metadata of a live huge block's first slot belongs to the owner of the block. Every other
-//!    slot of the run says `Kind::Free`.
+//!    slot of the run says `Kind::Free`. In each segment of the run, `cleared` of the first slot is
+//!    the owner's, too. It outlives the block: calloc may find that of an earlier run, and then
+//!    zeroes more than it needs to, or gives more back.
 //! 3. Of a run of `reserve` segments, the first `span` are accessible and may be dirty. The rest is
 //!    clean.
 //! 4. A run is *native* or *moved*. A native run consists of the maps that hakmem reserved as the
