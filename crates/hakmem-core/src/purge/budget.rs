@@ -30,7 +30,7 @@ static NEED: Lately = Lately::new();
 /// The place of the segment that was purged last. The next one lies behind it, so that each has its
 /// turn.
 static CURSOR: AtomicUsize = AtomicUsize::new(0);
-/// When nothing could be given back, in coarse milliseconds. 0: something could the last time.
+/// When the system took nothing back, in coarse milliseconds. 0: it took something the last time.
 static STUCK: AtomicU32 = AtomicU32::new(0);
 /// After such a time the budget is not kept for so many milliseconds.
 const REST_MS: u32 = 50;
@@ -62,17 +62,18 @@ pub(super) fn purge(_: &Held, now: u32, decay: u32, most: usize) -> usize {
         let Some((arena, segment)) = dirty.next() else { break };
         CURSOR.store(place(arena, segment), Relaxed);
         let purged = segment::purge(arena, segment, now, 0);
-        if purged == 0 {
+        given += purged.given;
+        if purged.is_refused {
             is_stuck = given == 0;
             break;
         }
-        given += purged;
+        // Else no slot of it was dirty any more: it is listed until a purge sees that.
     }
     STUCK.store(if is_stuck { now.max(1) } else { 0 }, Relaxed);
     given
 }
 
-/// True if nothing could be given back a moment before `now`: the program may have locked its
+/// True if the system took nothing back a moment before `now`: the program may have locked its
 /// memory.
 pub fn is_stuck(now: u32) -> bool {
     let since = STUCK.load(Relaxed);
@@ -120,6 +121,27 @@ mod tests {
             let now = segment::dirty_bytes();
             assert!((8 << 20..20 << 20).contains(&now), "{now} stays");
             assert!(purge::purged_bytes() - given > 40 << 20);
+        });
+    }
+
+    /// Segments are listed as dirty until a purge sees that no slot of them is so any more.
+    #[test]
+    fn segments_that_were_used_again_do_not_hold_up_the_others() {
+        in_child(|| {
+            policy::SCAVENGE_MIB.set(0);
+            policy::DECAY_MS.set(u32::MAX);
+            come_and_go(128);
+            let block = |_| {
+                // SAFETY: any size may be asked for. The block is not freed.
+                assert!(!unsafe { c::malloc(1 << 10) }.is_null());
+            };
+            (0..64 << 10).for_each(block);
+            let kept = segment::dirty_bytes();
+            assert!((50 << 20..80 << 20).contains(&kept), "{kept}");
+            NEED.forget();
+            (0..200).for_each(|_| purge::tick());
+            let kept = segment::dirty_bytes();
+            assert!(kept < 24 << 20, "{kept}: what is needed is 64 MiB");
         });
     }
 

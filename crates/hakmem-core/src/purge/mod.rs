@@ -298,7 +298,7 @@ fn run(_: &Held, now: u32, decay: u32, pauses: Pauses, goes_on: &dyn Fn() -> boo
             .sum::<usize>();
     }
     for (arena, segment) in dirty_segments().take_while(|_| goes_on()) {
-        given += segment::purge(arena, segment, now, decay);
+        given += segment::purge(arena, segment, now, decay).given;
     }
     if goes_on() {
         arena::decommit_unused();

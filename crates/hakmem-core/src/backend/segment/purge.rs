@@ -14,14 +14,22 @@ use crate::base::sync::Ordering::Relaxed;
 use crate::os;
 use crate::proto::slots::run;
 
+/// What a purge of a segment did.
+#[derive(Default)]
+pub struct Purged {
+    /// The bytes given back.
+    pub given: usize,
+    /// True if the system refused some.
+    pub is_refused: bool,
+}
+
 /// Gives the DIRTY slots of a segment back to the system, if the last one became DIRTY at least
-/// `decay` ms before `now`. Returns the bytes given back. If the segment is then wholly free, it
-/// goes back to the arena.
-pub fn purge(arena: &'static Arena, segment: usize, now: u32, decay: u32) -> usize {
+/// `decay` ms before `now`. If the segment is then wholly free, it goes back to the arena.
+pub fn purge(arena: &'static Arena, segment: usize, now: u32, decay: u32) -> Purged {
     let head = head_of(arena, segment);
     let meta = head.segment();
     if os::age(now, meta.stamp.load(Relaxed)) < decay {
-        return 0;
+        return Purged::default();
     }
     arena.unlist(DIRTY_ROW, segment);
     let mask = meta.slots.claim_dirty();
@@ -58,7 +66,7 @@ pub fn purge(arena: &'static Arena, segment: usize, now: u32, decay: u32) -> usi
             refuse_thp(head);
         }
     }
-    given
+    Purged { given, is_refused: kept != 0 }
 }
 
 /// Gives the slots of `mask`, which the caller owns, back to the system, neighbours by one call.
