@@ -16,6 +16,7 @@ pub(crate) mod nodes;
 pub(crate) mod nothing;
 pub(crate) mod owner;
 pub(crate) mod page;
+mod rarely;
 pub(crate) mod remote_batch;
 pub(crate) mod segment;
 pub(crate) mod stray;

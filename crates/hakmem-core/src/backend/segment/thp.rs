@@ -113,13 +113,20 @@ pub(super) fn choose_thp(head: &Meta, n: u32) {
         Thp::Always => THP,
         Thp::Auto if facts.is_filled() => THP,
         Thp::Auto if facts.may_try_as_dear() || facts.may_try(at) => TRIED,
-        _ => return,
+        _ => UNTOLD,
     };
-    if os::want_thp(at, SEGMENT) {
+    let may_ask = || Thp::now() != Thp::Auto || first_touch::may_ask();
+    let asks = told != UNTOLD && may_ask() && os::want_thp(at, SEGMENT);
+    if asks {
         head.segment().thp.store(told, Relaxed);
         if told == TRIED {
             tried::take(1);
         }
+    }
+    if !facts.is_page {
+        // The heap of a page touches that. A program that asks for a large block will do so too.
+        // SAFETY: the caller owns all slots of the fresh segment, which is accessible and zero.
+        unsafe { first_touch::touch_large(head.start(), asks) };
     }
 }
 

@@ -378,14 +378,8 @@ impl Heap {
 
     /// Touches the first byte of a zero page of this heap, if that is timed.
     fn touch(&self, page: &Meta) {
-        if !first_touch::is_timed() {
-            return;
-        }
-        first_touch::timed(1, page.segment().is_thp(), || {
-            // SAFETY: `segment::claim` has just given this heap the slots of the page, which is
-            // not open yet: nobody else writes to it (`segment` rule 1). It stays zero.
-            unsafe { page.start().write_volatile(0) };
-            true
-        });
+        // SAFETY: `segment::claim` has just given this heap the slots of the page, which is zero
+        // and not open yet: nobody else writes to it (`segment` rule 1).
+        unsafe { first_touch::touch(page.start(), page.segment().is_thp()) };
     }
 }

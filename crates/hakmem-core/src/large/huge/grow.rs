@@ -8,10 +8,10 @@ use super::{
     TOO_LARGE, address, head_of, is_moved, note_live, run_of, segments_for, set_moved, size,
 };
 use crate::backend::arena::{self, Run, SEGMENT};
-use crate::backend::held;
 use crate::backend::nodes::{self, Groups};
 use crate::backend::page::{Kind, Meta, THP, UNTOLD};
 use crate::backend::tried;
+use crate::backend::{first_touch, held};
 use crate::base::sync::Ordering::Relaxed;
 use crate::os::{self, Moved};
 use crate::policy::Thp;
@@ -99,7 +99,8 @@ pub fn will_be_filled(meta: &Meta, old: usize, n: usize) {
     let filled = old >= size / 2 && n >= size / 8 * 7;
     let is_huge = profile::plain(meta.kind()) == Kind::Huge;
     let len = size / SEGMENT;
-    if filled && is_huge && Thp::now() == Thp::Auto && may_ask_for_more(meta, len) {
+    let may_ask = Thp::now() == Thp::Auto && !first_touch::is_huge_dear();
+    if filled && is_huge && may_ask && may_ask_for_more(meta, len) {
         end_trial(meta, len);
         ask_for_thp(meta, run, len);
     }
@@ -217,9 +218,12 @@ pub unsafe fn give_clean(run: Run, len: usize, is_plain: bool) {
 }
 
 /// True if most of a huge block was written to. A block that is then grown further is likely to be
-/// filled, so huge pages are no waste. False if the option decides instead.
+/// filled, so huge pages are no waste. False if the option decides instead, or if huge pages are
+/// dear.
 fn is_dense(run: Run, len: usize) -> bool {
-    Thp::now() == Thp::Auto && !mostly_absent(address(run), len * SEGMENT)
+    Thp::now() == Thp::Auto
+        && !first_touch::is_huge_dear()
+        && !mostly_absent(address(run), len * SEGMENT)
 }
 
 /// Asks for huge pages in a huge block's run of `room` segments. It asks for the whole run alike,

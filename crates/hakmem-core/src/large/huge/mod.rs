@@ -33,11 +33,11 @@ pub mod kept;
 mod thp;
 
 use crate::backend::arena::{self, Run, SEGMENT, SLOT};
-use crate::backend::filling;
 use crate::backend::held;
 use crate::backend::nodes::Groups;
 use crate::backend::page::{Kind, Meta, THP, TRIED, UNTOLD};
 use crate::backend::tried;
+use crate::backend::{filling, first_touch};
 use crate::base::sync::Ordering::Relaxed;
 use crate::base::usage;
 use crate::os;
@@ -126,6 +126,10 @@ pub fn alloc(n: usize, align: usize, written: bool, node: usize) -> Option<(&'st
             };
             let told = if told == UNTOLD { ask_at_once(run, n, len, written) } else { told };
             let thp = told != UNTOLD || Thp::now() == Thp::Always;
+            if zero && written {
+                // SAFETY: the run is this thread's alone, accessible and zero.
+                unsafe { first_touch::touch_large(head_of(run).start(), thp) };
+            }
             let tried = if told == TRIED { len } else { 0 };
             (Entry { run, len, stamp: 0, moved: false.into(), thp: thp.into(), tried }, zero)
         }

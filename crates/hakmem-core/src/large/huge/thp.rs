@@ -74,16 +74,23 @@ pub(super) fn filled_part(n: usize, len: usize) -> usize {
 /// `written`: the program will write the block before it reads it. A block that shall be zero may
 /// only try them, and has less room for that.
 pub(super) fn ask_at_once(run: Run, n: usize, len: usize, written: bool) -> u8 {
-    let is_filled = written && is_filled_by(n, len);
+    // Where huge pages are dear, one segment shows whether they still are.
+    let is_dear = first_touch::is_huge_dear();
+    let is_filled = written && is_filled_by(n, len) && !is_dear;
     let trial = if written { &tried::WRITTEN } else { &tried::ZERO };
     let may_try = || match len >= LEAST_TRIED {
         true => trial.may(address(run), len, n / SEGMENT),
         false => tried::is_small_part(len),
     };
-    let part = if is_filled { len } else { filled_part(n, len) };
+    let part = match filled_part(n, len) {
+        _ if is_filled => len,
+        filled if is_dear => filled.min(1),
+        filled => filled,
+    };
     let tries = || part > 0 && may_try();
     let asks = Thp::now() == Thp::Auto && (is_filled || tries()) && filling::may_ask();
-    if !asks || !os::want_thp(address(run), part * SEGMENT) {
+    let may_ask = asks && first_touch::may_ask();
+    if !may_ask || !os::want_thp(address(run), part * SEGMENT) {
         return UNTOLD;
     }
     if is_filled {

@@ -97,6 +97,7 @@ fn more_blocks_of_filled_segments_try_huge_pages_once_one_was_filled() {
 fn more_blocks_try_once_one_was_filled(n: usize) {
     in_child(|| {
         os::see_filters();
+        first_touch::IS_UNTIMED.store(1, Relaxed);
         let len = segments_for(n);
         // SAFETY: `malloc` takes any size. The blocks are not freed.
         let block = || unsafe { c::malloc(n) };
@@ -132,6 +133,7 @@ fn short_blocks_try_huge_pages_in_a_part_of_what_is_held() {
         let block = || unsafe { c::malloc(N) };
         let tries = |p: *mut u8| tried_of(crate::backend::page::lookup(p).unwrap(), 1) == 1;
         os::see_filters();
+        first_touch::IS_UNTIMED.store(1, Relaxed);
         let mut count = 0;
         for _ in 0..200 {
             let tried = tried::count() + 1;
@@ -154,6 +156,7 @@ fn short_blocks_try_huge_pages_in_a_part_of_what_is_held() {
 fn blocks_ask_for_no_huge_pages_where_programs_touch_little_of_them() {
     in_child(|| {
         os::see_filters();
+        first_touch::IS_UNTIMED.store(1, Relaxed);
         const N: usize = 40 << 20;
         let asks = |fill: usize| {
             // SAFETY: the block has N bytes, of which at least one is written, and is freed once.
