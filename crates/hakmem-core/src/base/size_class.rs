@@ -99,6 +99,15 @@ pub fn is_start(class: u8, offset: u32) -> bool {
     u64::from(offset).wrapping_mul(inverse) < inverse
 }
 
+/// The number of the block of `class` that has the byte `offset` bytes into its page: the quotient
+/// of `offset` and the size, without a division. The excess of the product over the quotient (see
+/// [`is_start`]) is below one part in 2³² of it, so no offset has that of the next block.
+#[inline(always)]
+pub fn number_at(class: u8, offset: u32) -> u32 {
+    let inverse = INVERSES[usize::from(class) % INVERSES_ROOM];
+    (u128::from(offset) * u128::from(inverse) >> 64) as u32
+}
+
 /// True if a block of `class` may start `offset` bytes into a slot of its page. A page of one slot
 /// starts where the slot does, so the answer is certain. In a further slot of a larger page, any
 /// multiple of `MEDIUM_UNIT` will do. One formula for both has no branch.
@@ -250,9 +259,15 @@ mod tests {
                     offset.is_multiple_of(size),
                     "{offset} of {size}"
                 );
+                assert_eq!(number_at(class as u8, offset), offset / size);
             }
         }
         assert!(!is_start(u8::MAX, 0), "a page that was closed");
+        let far = u32::MAX;
+        assert!(
+            (0..CLASSES as u8)
+                .all(|class| number_at(class, far) == far / SIZES[usize::from(class)])
+        );
     }
 
     #[test]

@@ -21,7 +21,9 @@ use crate::backend::arena::SLOT;
 use crate::backend::check;
 use crate::backend::page::{Block, Meta};
 use crate::base::prefetch::prefetch;
+use crate::base::size_class::number_at;
 use crate::base::sync::Ordering::Relaxed;
+use crate::heap::reclaim::blocks::Blocks;
 use crate::os;
 use crate::proto::inbox::Link;
 use core::ptr::null_mut;
@@ -33,8 +35,6 @@ type Pieces = u128;
 const _: () = assert!(Pieces::BITS as usize >= 8 * PIECES);
 /// The bytes of a line of cache.
 const LINE: usize = 64;
-/// The largest number of blocks of a page.
-const MOST: usize = 64 << 10 >> 3;
 
 /// The bytes of a piece, at least a system page.
 fn piece_bytes() -> usize {
@@ -122,68 +122,76 @@ fn purge_tail(page: &Meta) -> usize {
 unsafe fn purge_pieces(page: &Meta) -> usize {
     let carved = page.carved.get() as usize;
     let (start, size, piece) = (page.start(), page.block_size.get() as usize, piece_bytes());
-    let number = |block: *mut Block| block.addr().wrapping_sub(start.addr()) / size;
+    let class = page.class.get();
 
     // The list leads through the page in any order, and each step would wait for memory.
     (0..carved * size)
         .step_by(size.max(LINE))
         .for_each(|offset| prefetch(start.wrapping_add(offset)));
-    let mut free = [0u64; MOST / 64];
+    let mut free = Blocks::new();
     let mut block = page.list.free.get();
     while !block.is_null() {
-        let i = number(block);
-        if i >= carved || free[i / 64] & 1 << (i % 64) != 0 {
+        // Beyond the page's 512 KiB at most, any number will do that is no carved block's.
+        let offset = u32::try_from(block.addr().wrapping_sub(start.addr())).unwrap_or(u32::MAX);
+        let i = number_at(class, offset) as usize;
+        if i >= carved || !free.add(i) {
             check::corrupt(block.cast());
         }
-        free[i / 64] |= 1 << (i % 64);
         // SAFETY: the block is on the list of the page, which the caller owns (rule 1). The check
         // above found it in the carved part.
         block = unsafe { Block::next(block) };
     }
-    let is_free = |i: &usize| free[i / 64] & 1 << (i % 64) != 0;
     let old = holes(page, piece);
     let mut kept = old;
-    for i in (0..carved).filter(|i| !is_free(i)) {
+    free.each_other(carved, |i| {
         let pieces = pieces_of(page, piece, i);
         if pieces & old == 0 {
             kept |= pieces; // Block `i` is neither listed nor in a hole: it is used.
         }
-    }
+    });
     let whole = carved * size / piece; // Rule 3.
     let new = !kept & run(0, whole);
     if new == 0 {
         return 0;
     }
 
-    let (mut list, mut in_holes) = (null_mut(), page.in_holes.get());
-    for i in (0..carved).rev().filter(is_free) {
-        if pieces_of(page, piece, i) & new == 0 {
-            let block = start.wrapping_add(i * size).cast::<Block>();
-            // SAFETY: the block was on the list, so it is free, and the caller owns the page (rule
-            // 1). The new list gets it, and the old list is not used any more.
-            unsafe { Block::set_next(block, list) };
-            list = block;
-        } else {
-            in_holes += 1;
-        }
-    }
+    let mut in_holes = 0;
+    each_run(new, |first, end| {
+        in_holes += free.remove(first * piece / size, (end * piece - 1) / size + 1);
+    });
+    let mut list = null_mut();
+    free.each_from_last(carved, |i| {
+        let block = start.wrapping_add(i * size).cast::<Block>();
+        // SAFETY: the block was on the list, so it is free, and the caller owns the page (rule 1).
+        // The new list gets it, and the old list is not used any more.
+        unsafe { Block::set_next(block, list) };
+        list = block;
+    });
     page.list.free.set(list);
-    page.in_holes.set(in_holes);
+    page.in_holes.set(page.in_holes.get() + in_holes);
     set_holes(page, piece, old | new);
     give_back(page, piece, new)
 }
 
-fn give_back(page: &Meta, piece: usize, holes: Pieces) -> usize {
-    let (mut rest, mut given) = (holes, 0);
+/// Calls `f` for each run of neighbours among the pieces, with its first one and its end.
+fn each_run(pieces: Pieces, mut f: impl FnMut(usize, usize)) {
+    let mut rest = pieces;
     while rest != 0 {
         let first = rest.trailing_zeros() as usize;
-        let n = (rest >> first).trailing_ones() as usize;
-        rest &= !run(first, first + n);
-        // Even if the system refuses, the piece counts as a hole.
-        if os::purge(page.start().addr() + first * piece, n * piece) {
-            given += n * piece;
-        }
+        let end = first + (rest >> first).trailing_ones() as usize;
+        rest &= !run(first, end);
+        f(first, end);
     }
+}
+
+fn give_back(page: &Meta, piece: usize, holes: Pieces) -> usize {
+    let mut given = 0;
+    each_run(holes, |first, end| {
+        // Even if the system refuses, the piece counts as a hole.
+        if os::purge(page.start().addr() + first * piece, (end - first) * piece) {
+            given += (end - first) * piece;
+        }
+    });
     given
 }
 

@@ -4,6 +4,7 @@
 //! The memory itself goes back to the system in `purge`, which calls [`parked::purge`], and in the
 //! segments.
 
+mod blocks;
 mod collect;
 pub(crate) mod holes;
 mod park;
