@@ -105,7 +105,7 @@ pub fn is_start(class: u8, offset: u32) -> bool {
 #[inline(always)]
 pub fn number_at(class: u8, offset: u32) -> u32 {
     let inverse = INVERSES[usize::from(class) % INVERSES_ROOM];
-    (u128::from(offset) * u128::from(inverse) >> 64) as u32
+    ((u128::from(offset) * u128::from(inverse)) >> 64) as u32
 }
 
 /// True if a block of `class` may start `offset` bytes into a slot of its page. A page of one slot

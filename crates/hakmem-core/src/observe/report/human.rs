@@ -3,7 +3,7 @@
 use super::figures::Figures;
 use super::out::Text;
 use super::usage::Usage;
-use crate::observe::stats::{self, Stats};
+use crate::observe::stats::{self, Dear, Stats};
 use core::fmt::{self, Display, Write};
 
 /// A number of bytes, shown in B, KiB, MiB or GiB with one decimal.
@@ -53,19 +53,19 @@ fn limit(out: &mut impl Write) -> fmt::Result {
     writeln!(out, "; requests refused: {}", limit.refused)
 }
 
-/// Writes what fresh memory costs, if that is why it tries huge pages.
+/// Writes what fresh memory costs, if that is why more or less of it asks for huge pages.
 fn first_touch(out: &mut impl Write) -> fmt::Result {
-    let Some(touch) = stats::dear_first_touch() else { return Ok(()) };
+    let Some((touch, dear)) = stats::dear_first_touch() else { return Ok(()) };
+    let (what, result) = match dear {
+        Dear::SystemPages => ("fresh memory is", "more of it tries"),
+        Dear::HugePages => ("huge pages are", "little memory asks for"),
+    };
     let us = |ns: u64| (ns + 500) / 1000;
-    write!(
-        out,
-        "hakmem: fresh memory is dear here: {} µs a system page",
-        us(touch.system_page_ns)
-    )?;
+    write!(out, "hakmem: {what} dear here: {} µs a system page", us(touch.system_page_ns))?;
     if touch.huge_page_ns != 0 {
         write!(out, ", {} µs a huge page", us(touch.huge_page_ns))?;
     }
-    out.write_str(". So more of it tries huge pages\n")
+    writeln!(out, ". So {result} huge pages")
 }
 
 /// Writes what mode `learn` changed, and what the round would have cost with either value.

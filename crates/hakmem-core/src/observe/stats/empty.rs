@@ -38,8 +38,8 @@ pub fn first_touch() -> FirstTouch {
 }
 
 #[cfg(feature = "reports")]
-pub fn is_dear() -> bool {
-    false
+pub fn dear() -> Option<super::Dear> {
+    None
 }
 
 pub fn foreign_sites() -> impl Iterator<Item = Site> {

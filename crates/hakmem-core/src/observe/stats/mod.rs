@@ -402,11 +402,18 @@ pub fn limit() -> Limit {
     read::limit()
 }
 
-/// What the first touch of fresh memory costs, if fresh memory tries huge pages because of that.
-/// O(1).
+/// What is dear on this machine: see `backend::first_touch`.
 #[cfg(feature = "reports")]
-pub(crate) fn dear_first_touch() -> Option<FirstTouch> {
-    read::is_dear().then(read::first_touch)
+pub(crate) enum Dear {
+    SystemPages,
+    HugePages,
+}
+
+/// What the first touch of fresh memory costs, if more or less of it asks for huge pages because of
+/// that. O(1).
+#[cfg(feature = "reports")]
+pub(crate) fn dear_first_touch() -> Option<(FirstTouch, Dear)> {
+    read::dear().map(|dear| (read::first_touch(), dear))
 }
 
 /// The totals of the process: [`Snapshot::process`].

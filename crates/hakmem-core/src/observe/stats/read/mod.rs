@@ -16,6 +16,8 @@ pub use crate::policy::learner::moves::is_on as is_learning;
 pub use gauges::gauges;
 
 use self::class::Free;
+#[cfg(feature = "reports")]
+use super::Dear;
 use super::{CLASSES, FirstTouch, Limit, ProgramHeap, Site, Snapshot, ThreadHeap};
 use crate::backend::{first_touch, foreign, held};
 use crate::heap::reclaim::parked;
@@ -137,10 +139,13 @@ pub fn first_touch() -> FirstTouch {
     FirstTouch { system_page_ns, huge_page_ns }
 }
 
-/// True if fresh memory tries huge pages because of what it costs.
+/// What is dear here. None: neither, as on most machines.
 #[cfg(feature = "reports")]
-pub fn is_dear() -> bool {
-    first_touch::is_dear()
+pub fn dear() -> Option<Dear> {
+    if first_touch::is_dear() {
+        return Some(Dear::SystemPages);
+    }
+    first_touch::is_huge_dear().then_some(Dear::HugePages)
 }
 
 /// Call sites that freed foreign pointers.
