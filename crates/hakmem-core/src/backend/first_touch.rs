@@ -28,6 +28,9 @@ const LEAST_NS: usize = 200;
 /// lost the processor meanwhile.
 const MOST_NS: usize = 32_000;
 const MOST_HUGE_NS: usize = 4_000_000;
+/// And that of a huge page as so many times the mean so far, so that it takes three to make huge
+/// pages dear.
+const MOST_TIMES: usize = 4;
 /// A first touch in a segment that asked for huge pages was that of a huge page if it took longer,
 /// and longer than three system pages: where the kernel has none, it was that of a system page.
 const LEAST_HUGE_NS: usize = 20_000;
@@ -37,14 +40,18 @@ const USUAL_HUGES: usize = 3;
 /// System pages are dear if those of a segment cost so many times as much as a huge page. Where
 /// hosts have the memory ready, they cost three to four times as much.
 const DEAR: usize = 8;
-/// Huge pages are dear if one costs so many times as much as the system pages of a segment.
+/// Huge pages are dear if one costs so many times as much as the system pages of a segment, and so
+/// many ns. Two threads that clear huge pages at once may take 500 µs each.
 const DEAR_HUGE: usize = 2;
+const DEAR_HUGE_NS: usize = 1_000_000;
 /// Where huge pages are dear, this many requests do not ask, and ever more.
 const LEAST_PASSED: usize = 15;
 /// With larger system pages a huge page is no longer a segment.
 const PAGE: usize = 4096;
 /// The system pages of a large block that are timed.
 const PART: usize = 3;
+/// Once the costs are known, one in so many large and huge blocks is touched.
+const ONE_IN: usize = 8;
 
 /// The mean time of touches, in ns.
 struct Cost {
@@ -92,11 +99,12 @@ pub fn is_dear() -> bool {
 /// True if huge pages are dear here. One system page is enough to tell: a thread that loses the
 /// processor makes it dearer.
 pub fn is_huge_dear() -> bool {
-    segment_ns(1).is_some_and(|all| HUGE_PAGE.mean.load(Relaxed) >= DEAR_HUGE * all)
+    let mean = HUGE_PAGE.mean.load(Relaxed);
+    mean >= DEAR_HUGE_NS && segment_ns(1).is_some_and(|all| mean >= DEAR_HUGE * all)
 }
 
 /// True if memory that had better be huge pages may ask for them: they are not dear here, or this
-/// request shows whether they still are.
+/// request shows whether they still are. The caller then calls [`touch_large`].
 pub fn may_ask() -> bool {
     let is_dear = is_huge_dear();
     if is_dear && REQUESTS.passes_over() {
@@ -112,7 +120,8 @@ pub fn may_ask() -> bool {
     allow(dead_code, reason = "figures of reports")
 )]
 pub fn means() -> [u64; 2] {
-    [(&SYSTEM_PAGE, ENOUGH), (&HUGE_PAGE, USUAL_HUGES + 1)].map(|(cost, least)| {
+    let least = if is_huge_dear() { 1 } else { ENOUGH };
+    [(&SYSTEM_PAGE, least), (&HUGE_PAGE, USUAL_HUGES + 1)].map(|(cost, least)| {
         if cost.seen.load(Relaxed) < least { 0 } else { cost.mean.load(Relaxed) as u64 }
     })
 }
@@ -147,7 +156,7 @@ pub fn timed(pages: usize, asked: bool, touch: impl FnOnce() -> bool) -> bool {
 /// Touches the byte at `p`, in fresh memory, if that is timed. `asked` as in [`timed`].
 ///
 /// # Safety
-/// The byte is zero, and the caller's alone.
+/// The byte is accessible, zero, and the caller's alone.
 pub unsafe fn touch(p: *mut u8, asked: bool) {
     if !is_timed() {
         return;
@@ -159,15 +168,29 @@ pub unsafe fn touch(p: *mut u8, asked: bool) {
     });
 }
 
-/// The same for the large block at `p`. Of system pages it touches a few: the kernel may make
-/// tables for the first one, so the next ones tell what most pages cost.
+/// Large and huge blocks since the costs are known.
+#[unsafe(link_section = ".data.hakmem")]
+static LARGE: AtomicUsize = AtomicUsize::new(0);
+
+/// True if a large or huge block in fresh memory shall be touched: too little is known, or huge
+/// pages are dear, or it is one in [`ONE_IN`].
+fn is_due() -> bool {
+    let is_known = SYSTEM_PAGE.seen.load(Relaxed) == ENOUGH;
+    !is_known || is_huge_dear() || LARGE.fetch_add(1, Relaxed).is_multiple_of(ONE_IN)
+}
+
+/// The same for the large block at `p`, if it is due. Of system pages it touches a few: the kernel
+/// may make tables for the first one, so the next ones tell what most pages cost.
 ///
 /// # Safety
-/// The first `PART + 1` system pages at `p` are zero, and the caller's alone.
+/// The first `PART + 1` system pages at `p` are accessible, zero, and the caller's alone.
 pub unsafe fn touch_large(p: *mut u8, asked: bool) {
-    if asked || !is_timed() {
+    if !is_timed() || !is_due() {
+        return;
+    }
+    if asked {
         // SAFETY: the byte is the caller's, by its promise.
-        return unsafe { touch(p, asked) };
+        return unsafe { touch(p, true) };
     }
     // SAFETY: the byte is the caller's, by its promise. It stays zero.
     let touch = |page: usize| unsafe { p.add(page * PAGE).write_volatile(0) };
@@ -179,11 +202,14 @@ pub unsafe fn touch_large(p: *mut u8, asked: bool) {
 }
 
 /// The first touch of `pages` system pages took so many ns. `asked` as in [`timed`].
-pub(in crate::backend) fn note(ns: usize, pages: usize, asked: bool) {
+pub fn note(ns: usize, pages: usize, asked: bool) {
     let each = ns / pages;
     match asked {
         true if ns < LEAST_HUGE_NS.max(3 * SYSTEM_PAGE.mean.load(Relaxed)) => {}
-        true => HUGE_PAGE.note(ns.min(MOST_HUGE_NS), ENOUGH_HUGE),
+        true => {
+            let most = MOST_HUGE_NS.min(MOST_TIMES * HUGE_PAGE.mean.load(Relaxed));
+            HUGE_PAGE.note(ns.min(most), ENOUGH_HUGE);
+        }
         false if each < LEAST_NS => SYSTEM_PAGE.seen.store(0, Relaxed),
         false => SYSTEM_PAGE.note(each.min(MOST_NS), ENOUGH),
     }
@@ -225,16 +251,20 @@ mod tests {
         in_child(|| {
             let mut asked = [false; 200].map(|_| may_ask());
             assert_eq!(asked, [true; 200], "nothing is known");
-            note(4_500_000, 1, true);
+            (0..4).for_each(|_| note(4_500_000, 1, true));
             assert!(!is_huge_dear(), "no system page was seen");
             note(3 * 1500, PART, false);
-            assert!(!is_huge_dear(), "the thread may have been away once");
-            note(4_500_000, 1, true);
             assert!(is_huge_dear() && !is_dear());
             asked.fill_with(may_ask);
             assert!((0..asked.len()).filter(|&i| asked[i]).eq([0, 16, 48, 112, 176]));
             (0..6).for_each(|_| note(200_000, 1, true));
             assert!(!is_huge_dear(), "they are no more");
+            (0..16).for_each(|_| note(300, 1, false));
+            (0..16).for_each(|_| note(200_000, 1, true));
+            (0..2).for_each(|_| note(4_500_000, 1, true));
+            assert!(!is_huge_dear(), "the thread may have been away twice");
+            (0..30).for_each(|_| note(700_000, 1, true));
+            assert!(!is_huge_dear(), "some threads clear huge pages at once");
             asked.fill_with(may_ask);
             assert_eq!(asked, [true; 200]);
             (0..16).for_each(|_| note(9000, 1, false));

@@ -58,16 +58,16 @@ pub(super) fn purge(_: &Held, now: u32, decay: u32, most: usize) -> usize {
     let behind = super::dirty_segments().filter(is_behind);
     let mut dirty = behind.chain(super::dirty_segments().filter(|at| !is_behind(at)));
     let mut is_stuck = false;
-    while given < most && excess(now, decay) > 0 {
+    while given < most && excess(now, decay) > 0 && !super::is_unwelcome() {
         let Some((arena, segment)) = dirty.next() else { break };
         CURSOR.store(place(arena, segment), Relaxed);
+        // A segment whose dirty slots were all claimed again is listed until a purge sees that.
         let purged = segment::purge(arena, segment, now, 0);
         given += purged.given;
-        if purged.is_refused {
+        if purged.is_refused && purged.given == 0 {
             is_stuck = given == 0;
             break;
         }
-        // Else no slot of it was dirty any more: it is listed until a purge sees that.
     }
     STUCK.store(if is_stuck { now.max(1) } else { 0 }, Relaxed);
     given

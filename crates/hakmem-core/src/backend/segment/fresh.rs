@@ -9,9 +9,9 @@
 use super::thp::choose_thp;
 use super::{PER_SEGMENT, TOTALS, claim_in, head_of, rebin, taken_dirty};
 use crate::backend::arena::{self, SLOT};
-use crate::backend::held;
 use crate::backend::nodes::Groups;
 use crate::backend::page::{Meta, NOT_THP};
+use crate::backend::{first_touch, held};
 use crate::base::sync::Ordering::Relaxed;
 use crate::proto::slots::{SLOTS, run};
 
@@ -30,13 +30,17 @@ pub(super) fn claim_fresh(n: u32, wanted: Groups) -> Option<(&'static Meta, bool
     // one that was used is retired (`segment` rule 3).
     head.segment().slots.retire();
     TOTALS.in_use.fetch_add(1, Relaxed);
-    choose_thp(head, n);
+    let is_to_touch = choose_thp(head, n);
     if n < SLOTS {
         // SAFETY: this thread owns all slots of the fresh segment. It keeps the first `n`, and lets
         // go of the others.
         unsafe { head.segment().slots.release(run(n, SLOTS - n), false) };
     }
     rebin(arena, segment);
+    if is_to_touch {
+        // SAFETY: this thread owns the first slot, which is accessible and zero.
+        unsafe { first_touch::touch_large(head.start(), head.segment().is_thp()) };
+    }
     Some((head, true))
 }
 

@@ -119,3 +119,24 @@ fn fresh_segments_try_huge_pages_where_system_pages_are_dear() {
         });
     }
 }
+
+#[test]
+fn fresh_segments_seldom_ask_where_huge_pages_are_dear() {
+    in_child(|| {
+        HEAPS.store(1, Relaxed);
+        note_small(1000);
+        TOTALS.carved.store(1000 * SLOT as i64, Relaxed);
+        let mut asks = [false; 40].map(|_| {
+            let page = claim_fresh(1, Groups::ALL).expect("memory").0;
+            page.segment().is_thp()
+        });
+        assert_eq!(asks, [true; 40], "the program fills its pages");
+        first_touch::note(1500, 1, false);
+        (0..8).for_each(|_| first_touch::note(4_500_000, 1, true));
+        asks.fill_with(|| {
+            let page = claim_fresh(1, Groups::ALL).expect("memory").0;
+            page.segment().is_thp()
+        });
+        assert!((0..asks.len()).filter(|&i| asks[i]).eq([0, 16]));
+    });
+}

@@ -105,8 +105,8 @@ impl Facts {
 }
 
 /// Asks for huge pages for a fresh segment whose first `n` slots are claimed, or tries them, if
-/// that pays.
-pub(super) fn choose_thp(head: &Meta, n: u32) {
+/// that pays. True if the caller shall call [`first_touch::touch_large`] for these slots.
+pub(super) fn choose_thp(head: &Meta, n: u32) -> bool {
     let at = head.start().addr();
     let facts = Facts::read(n);
     let told = match Thp::now() {
@@ -123,11 +123,8 @@ pub(super) fn choose_thp(head: &Meta, n: u32) {
             tried::take(1);
         }
     }
-    if !facts.is_page {
-        // The heap of a page touches that. A program that asks for a large block will do so too.
-        // SAFETY: the caller owns all slots of the fresh segment, which is accessible and zero.
-        unsafe { first_touch::touch_large(head.start(), asks) };
-    }
+    // The heap of a page mostly touches that. A program that asks for a large block will do so too.
+    !facts.is_page || asks && first_touch::is_huge_dear()
 }
 
 /// Refuses huge pages in the segment of `page`, because a part of it was given back. Otherwise the

@@ -351,9 +351,7 @@ pub(super) fn give_excess(now: u32) {
             part[i] = rest;
             Some(first)
         };
-        // None: another thread took the last one.
-        let Some(entry) = with_part(node, first) else { break };
-        if drop_entry(entry) == 0 {
+        if with_part(node, first).map_or(0, drop_entry) == 0 {
             STUCK.store(now.max(1), Relaxed);
             break;
         }

@@ -78,7 +78,7 @@ unsafe fn grow(
     if meta.segment().is_thp() {
         // A block that is tried may have asked in a part.
         let told = if tried_of(meta, len) != 0 { 0 } else { reserve };
-        if room > told {
+        if room > told && !first_touch::is_huge_dear() {
             os::want_thp(address((run.0, run.1 + told)), (room - told) * SEGMENT);
         }
     } else if is_dense(run, len) {
@@ -169,7 +169,8 @@ unsafe fn relocate(
     moved.segment().slots.retire();
     let thp = meta.segment().is_thp();
     // A block that is tried may have asked in a part, and is likely to be filled, as it grows.
-    let wants_thp = tried_of(meta, len) != 0 || !thp && is_dense(run, len);
+    let is_tried = tried_of(meta, len) != 0 && !first_touch::is_huge_dear();
+    let wants_thp = is_tried || !thp && is_dense(run, len);
     // SAFETY: the block's run and the new run are accessible and belong to this thread, as the
     // caller promises that nobody else uses the block. They are apart, as both are taken.
     if unsafe { !move_memory(run, len, to, room) } {

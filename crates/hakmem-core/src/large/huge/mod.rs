@@ -126,7 +126,8 @@ pub fn alloc(n: usize, align: usize, written: bool, node: usize) -> Option<(&'st
             };
             let told = if told == UNTOLD { ask_at_once(run, n, len, written) } else { told };
             let thp = told != UNTOLD || Thp::now() == Thp::Always;
-            if zero && written {
+            // One that asked although huge pages are dear shows whether they still are.
+            if zero && (written || thp && first_touch::is_huge_dear()) {
                 // SAFETY: the run is this thread's alone, accessible and zero.
                 unsafe { first_touch::touch_large(head_of(run).start(), thp) };
             }
@@ -182,7 +183,8 @@ fn extend_cached(n: usize, len: usize, align: usize, node: usize) -> Option<(Run
         put_back(entry);
         return None;
     }
-    let told = match (entry.thp.is_set(), is_filled, entry.tried) {
+    let asks = !first_touch::is_huge_dear();
+    let told = match (entry.thp.is_set(), is_filled && asks, entry.tried) {
         (false, ..) => UNTOLD,
         (_, true, tried) => {
             os::want_thp(address(run), len * SEGMENT);
@@ -191,7 +193,9 @@ fn extend_cached(n: usize, len: usize, align: usize, node: usize) -> Option<(Run
         }
         (_, _, 0) => THP,
         (_, _, tried) => {
-            os::want_thp(address(run), filled_part(n, len).max(entry.len) * SEGMENT);
+            if asks {
+                os::want_thp(address(run), filled_part(n, len).max(entry.len) * SEGMENT);
+            }
             tried::give(tried);
             tried::take(len);
             TRIED

@@ -60,10 +60,11 @@ fn first_touch(out: &mut impl Write) -> fmt::Result {
         Dear::SystemPages => ("fresh memory is", "more of it tries"),
         Dear::HugePages => ("huge pages are", "little memory asks for"),
     };
-    let us = |ns: u64| (ns + 500) / 1000;
-    write!(out, "hakmem: {what} dear here: {} µs a system page", us(touch.system_page_ns))?;
+    let tenths = (touch.system_page_ns + 50) / 100;
+    let (whole, tenth) = (tenths / 10, tenths % 10);
+    write!(out, "hakmem: {what} dear here: {whole}.{tenth} µs a system page")?;
     if touch.huge_page_ns != 0 {
-        write!(out, ", {} µs a huge page", us(touch.huge_page_ns))?;
+        write!(out, ", {} µs a huge page", (touch.huge_page_ns + 500) / 1000)?;
     }
     writeln!(out, ". So {result} huge pages")
 }

@@ -157,7 +157,7 @@ fn blocks_ask_for_no_huge_pages_where_programs_touch_little_of_them() {
     in_child(|| {
         os::see_filters();
         first_touch::IS_UNTIMED.store(1, Relaxed);
-        const N: usize = 40 << 20;
+        const N: usize = 32 << 20;
         let asks = |fill: usize| {
             // SAFETY: the block has N bytes, of which at least one is written, and is freed once.
             unsafe {
@@ -296,5 +296,22 @@ fn what_is_there_is_told_from_a_sample() {
     in_child(|| {
         os::set_filtered(true);
         assert!(!is_absent(64, |_| false), "nobody is asked");
+    });
+}
+
+#[test]
+fn blocks_seldom_ask_where_huge_pages_are_dear() {
+    in_child(|| {
+        const N: usize = (32 << 20) - 4096; // The hardened build adds some bytes.
+        // SAFETY: `malloc` takes any size. The blocks are not freed.
+        let block = || unsafe { crate::backend::page::lookup(c::malloc(N)).unwrap() };
+        let told = |huge: &Meta| huge.segment().thp.load(Relaxed);
+        assert_eq!(told(block()), THP, "a request fills such a block");
+        first_touch::note(1500, 1, false);
+        (0..8).for_each(|_| first_touch::note(4_500_000, 1, true));
+        let probe = block();
+        assert_eq!(told(probe), TRIED, "one segment shows what a huge page costs now");
+        assert!((0..15).all(|_| told(block()) == UNTOLD));
+        assert_eq!(told(block()), TRIED);
     });
 }

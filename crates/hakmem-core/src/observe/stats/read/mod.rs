@@ -22,6 +22,8 @@ use super::{CLASSES, FirstTouch, Limit, ProgramHeap, Site, Snapshot, ThreadHeap}
 use crate::backend::{first_touch, foreign, held};
 use crate::heap::reclaim::parked;
 use crate::heap::{Heap, all::all_heaps, pool, shared::SharedHeap};
+#[cfg(feature = "reports")]
+use crate::policy::Thp;
 use crate::policy::learner::decisions::JOURNAL;
 use crate::policy::limits;
 use crate::program::{self, registry};
@@ -145,7 +147,8 @@ pub fn dear() -> Option<Dear> {
     if first_touch::is_dear() {
         return Some(Dear::SystemPages);
     }
-    first_touch::is_huge_dear().then_some(Dear::HugePages)
+    let is_ours = Thp::now() == Thp::Auto;
+    (is_ours && first_touch::is_huge_dear()).then_some(Dear::HugePages)
 }
 
 /// Call sites that freed foreign pointers.
