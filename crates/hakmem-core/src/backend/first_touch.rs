@@ -96,15 +96,16 @@ pub fn is_dear() -> bool {
     segment_ns(ENOUGH).is_some_and(|all| all >= DEAR * HUGE_PAGE.mean.load(Relaxed))
 }
 
-/// True if huge pages are dear here. One system page is enough to tell: a thread that loses the
-/// processor makes it dearer.
+/// True if huge pages are dear here. One system page is enough to compare with: if its thread lost
+/// the processor, it seems dearer than it is, and huge pages seem cheaper.
 pub fn is_huge_dear() -> bool {
     let mean = HUGE_PAGE.mean.load(Relaxed);
     mean >= DEAR_HUGE_NS && segment_ns(1).is_some_and(|all| mean >= DEAR_HUGE * all)
 }
 
 /// True if memory that had better be huge pages may ask for them: they are not dear here, or this
-/// request shows whether they still are. The caller then calls [`touch_large`].
+/// request shows whether they still are. For that, where they are dear, the caller then calls
+/// [`touch_large`].
 pub fn may_ask() -> bool {
     let is_dear = is_huge_dear();
     if is_dear && REQUESTS.passes_over() {
@@ -179,7 +180,8 @@ fn is_due() -> bool {
     !is_known || is_huge_dear() || LARGE.fetch_add(1, Relaxed).is_multiple_of(ONE_IN)
 }
 
-/// The same for the large block at `p`, if it is due. Of system pages it touches a few: the kernel
+/// Touches the beginning of a large or huge block, or of a page that asked, at `p` in fresh memory,
+/// if that is timed and due. `asked` as in [`timed`]. Of system pages it touches a few: the kernel
 /// may make tables for the first one, so the next ones tell what most pages cost.
 ///
 /// # Safety

@@ -14,6 +14,7 @@
 //!    of that. Its two words may be of two witnesses.
 
 use crate::backend::arena::SEGMENT;
+use crate::backend::rarely::Rarely;
 use crate::backend::{density, held};
 use crate::base::sync::{AtomicUsize, Ordering::Relaxed};
 use crate::os;
@@ -24,10 +25,6 @@ const MOST: usize = 32;
 
 /// So many may try them in a part of what is held, however little that is.
 const FEW: usize = 8;
-
-/// A look at a witness costs some calls. So where witnesses are not full, there is one in ever more
-/// requests, up to so many.
-const LONGEST_PAUSE: usize = 63;
 
 /// Segments that try them.
 static TRIED: AtomicUsize = AtomicUsize::new(0);
@@ -40,8 +37,9 @@ pub struct Trial {
     bound: AtomicUsize,
     /// The address of the witness, and its segments. 0: there is none.
     witness: (AtomicUsize, AtomicUsize),
-    /// Requests that get no witness, as the last ones were not full: all, and what is left of them.
-    pause: (AtomicUsize, AtomicUsize),
+    /// Requests for a witness. A look at one costs some calls, so there are ever fewer while
+    /// witnesses are not full.
+    witnesses: Rarely,
 }
 
 /// Huge blocks that the program writes before it reads them.
@@ -61,7 +59,7 @@ impl Trial {
             least,
             bound: AtomicUsize::new(0),
             witness: (AtomicUsize::new(0), AtomicUsize::new(0)),
-            pause: (AtomicUsize::new(0), AtomicUsize::new(0)),
+            witnesses: Rarely::new(1),
         }
     }
 
@@ -85,16 +83,14 @@ impl Trial {
 
     #[cold]
     fn may_after_all(&self, at: usize, segments: usize, filled: usize) -> bool {
-        let ((address, length), (pause, left)) = (&self.witness, &self.pause);
+        let (address, length) = &self.witness;
         let seen = address.swap(0, Relaxed);
         if seen != 0 {
             let found = density::of(seen, length.load(Relaxed) * SEGMENT);
             let is_full = found.is_some_and(density::Density::is_high);
             let bound = if is_full { TRIED.load(Relaxed) + MOST } else { 0 };
             self.bound.store(bound, Relaxed);
-            let longer = (2 * pause.load(Relaxed) + 1).min(LONGEST_PAUSE);
-            pause.store(if is_full { 0 } else { longer }, Relaxed);
-            left.store(pause.load(Relaxed), Relaxed);
+            self.witnesses.begin(!is_full);
         }
         if self.has_room(segments) {
             return true;
@@ -103,12 +99,9 @@ impl Trial {
         if !os::sees_filters() {
             return false;
         }
-        match left.load(Relaxed) {
-            0 => {
-                length.store(filled, Relaxed);
-                address.store(at, Relaxed);
-            }
-            more => left.store(more - 1, Relaxed),
+        if !self.witnesses.passes_over() {
+            length.store(filled, Relaxed);
+            address.store(at, Relaxed);
         }
         false
     }

@@ -48,7 +48,7 @@ pub fn excess(now: u32, decay: u32) -> usize {
 }
 
 /// Purges what is beyond the budget: `most` bytes, and what else is dirty in the last segment.
-/// Returns the bytes given back. O(segments with dirty slots, and what is given back).
+/// Returns the bytes given back. O(segments that are listed as dirty, and what is given back).
 pub(super) fn purge(_: &Held, now: u32, decay: u32, most: usize) -> usize {
     // SAFETY: the caller's `Held` says that this thread holds `purge::LOCK`.
     let mut given = unsafe { parked::purge_oldest(excess(now, decay).min(most)) };

@@ -38,7 +38,8 @@ pub(super) fn claim_fresh(n: u32, wanted: Groups) -> Option<(&'static Meta, bool
     }
     rebin(arena, segment);
     if is_to_touch {
-        // SAFETY: this thread owns the first slot, which is accessible and zero.
+        // SAFETY: the first slot is one of the `n` that this thread keeps (rule 1). The segment
+        // came accessible and zero from the arena, and nobody has written there since.
         unsafe { first_touch::touch_large(head.start(), head.segment().is_thp()) };
     }
     Some((head, true))

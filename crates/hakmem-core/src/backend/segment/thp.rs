@@ -123,7 +123,8 @@ pub(super) fn choose_thp(head: &Meta, n: u32) -> bool {
             tried::take(1);
         }
     }
-    // The heap of a page mostly touches that. A program that asks for a large block will do so too.
+    // Else the slots are for a page, which its heap mostly touches, or for a large block as long as
+    // one. A program that asks for a large block will touch it, too.
     !facts.is_page || asks && first_touch::is_huge_dear()
 }
 

@@ -10,6 +10,7 @@ fn bits(first: usize, end: usize) -> u64 {
     below(end) & !below(first)
 }
 
+/// The set.
 pub struct Blocks([u64; MOST / WORD]);
 
 impl Blocks {

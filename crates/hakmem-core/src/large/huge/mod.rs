@@ -128,7 +128,8 @@ pub fn alloc(n: usize, align: usize, written: bool, node: usize) -> Option<(&'st
             let thp = told != UNTOLD || Thp::now() == Thp::Always;
             // One that asked although huge pages are dear shows whether they still are.
             if zero && (written || thp && first_touch::is_huge_dear()) {
-                // SAFETY: the run is this thread's alone, accessible and zero.
+                // SAFETY: `zero` says that `take_fresh` took the run: it is this thread's alone,
+                // accessible and zero.
                 unsafe { first_touch::touch_large(head_of(run).start(), thp) };
             }
             let tried = if told == TRIED { len } else { 0 };

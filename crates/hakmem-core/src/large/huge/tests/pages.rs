@@ -157,7 +157,7 @@ fn blocks_ask_for_no_huge_pages_where_programs_touch_little_of_them() {
     in_child(|| {
         os::see_filters();
         first_touch::IS_UNTIMED.store(1, Relaxed);
-        const N: usize = 32 << 20;
+        const N: usize = 40 << 20;
         let asks = |fill: usize| {
             // SAFETY: the block has N bytes, of which at least one is written, and is freed once.
             unsafe {
