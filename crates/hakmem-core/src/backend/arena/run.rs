@@ -146,17 +146,30 @@ impl Arena {
         }
     }
 
-    /// Makes owned segments inaccessible and clean. The set of committed segments loses them first,
-    /// and also if the system refuses. That is harmless: the next owner commits them once more,
-    /// which changes nothing.
+    /// Makes owned segments inaccessible and clean. False: the system refuses, and the memory is
+    /// unchanged.
+    ///
+    /// The set of committed segments loses them first (rule 8). If the system refuses, it may never
+    /// allow a commit either: the program has sealed the memory of a block (mseal). So the set gets
+    /// them back, if it had all of them. Else the next owner commits them once more, which changes
+    /// nothing.
     fn decommit(&self, first: usize, n: usize) -> bool {
-        {
+        let had = {
             let _held = LOCK.lock();
             let committed = self.bits(Set::Committed);
-            COMMITTED.fetch_sub(committed.count(first, first + n) * SEGMENT, Relaxed);
+            let had = committed.count(first, first + n);
+            COMMITTED.fetch_sub(had * SEGMENT, Relaxed);
             committed.remove(first, n);
+            had
+        };
+        let (at, len) = (self.slot_address(first * (SEGMENT / SLOT)), n * SEGMENT);
+        let is_done = os::decommit(at, len);
+        if !is_done && had == n && os::is_mapped(at, len) {
+            let _held = LOCK.lock();
+            self.bits(Set::Committed).insert(first, n);
+            COMMITTED.fetch_add(len, Relaxed);
         }
-        os::decommit(self.slot_address(first * (SEGMENT / SLOT)), n * SEGMENT)
+        is_done
     }
 
     /// Makes runs of at least `least` unused segments inaccessible, so that the system does not
