@@ -9,6 +9,7 @@ use std::os::fd::{AsRawFd, FromRawFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI32, AtomicU8, AtomicU32, AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
 
 /// What is promised for an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -153,7 +154,12 @@ extern "C" fn on_signal(signal: c_int, info: *mut siginfo_t, context: *mut c_voi
         shared.signal.store(signal, Relaxed);
     }
     hand_back();
-    // The handler is gone: the signal comes again and ends the process.
+    // The handler is gone: a fault comes again and ends the process. The scavenger would send
+    // SIGABRT again only after seconds, in which this process might end as if nothing had happened.
+    if signal == libc::SIGABRT {
+        // SAFETY: a signal to this thread, which takes it once this handler returns.
+        unsafe { libc::raise(signal) };
+    }
 }
 
 /// In the child: ends by the signals themselves, without the fuzzer's handlers, and not by waiting
@@ -226,6 +232,11 @@ pub fn run(f: impl FnOnce()) -> Ending {
             std::process::abort();
         }
         hand_back();
+        // The scavenger may have found the error, and be about to end the process. A report that
+        // begins only now is lost, and the run fails. That takes microseconds, and was never seen.
+        if stderr.metadata().is_ok_and(|report| report.len() > 0) {
+            std::thread::sleep(Duration::from_secs(10));
+        }
         // SAFETY: nothing is to run here that the parent will run.
         unsafe { libc::_exit(0) };
     }
