@@ -146,28 +146,29 @@ impl Arena {
         }
     }
 
-    /// Makes owned segments inaccessible and clean. False: the system refuses, and the memory is
-    /// unchanged.
+    /// Makes owned segments inaccessible and clean. False: the system refuses, and what is mapped
+    /// there is unchanged.
     ///
     /// The set of committed segments loses them first (rule 8). If the system refuses, it may never
     /// allow a commit either: the program has sealed the memory of a block (mseal). So the set gets
-    /// them back, if it had all of them. Else the next owner commits them once more, which changes
-    /// nothing.
+    /// them back, if they were the first ones of the run and are still mapped. Else the next owner
+    /// commits them once more, which changes nothing where nobody sealed anything.
     fn decommit(&self, first: usize, n: usize) -> bool {
-        let had = {
+        let (had, is_first) = {
             let _held = LOCK.lock();
             let committed = self.bits(Set::Committed);
             let had = committed.count(first, first + n);
+            let is_first = committed.count(first, first + had) == had;
             COMMITTED.fetch_sub(had * SEGMENT, Relaxed);
             committed.remove(first, n);
-            had
+            (had, is_first)
         };
-        let (at, len) = (self.slot_address(first * (SEGMENT / SLOT)), n * SEGMENT);
-        let is_done = os::decommit(at, len);
-        if !is_done && had == n && os::is_mapped(at, len) {
+        let at = self.slot_address(first * (SEGMENT / SLOT));
+        let is_done = os::decommit(at, n * SEGMENT);
+        if !is_done && had > 0 && is_first && os::is_mapped(at, had * SEGMENT) {
             let _held = LOCK.lock();
-            self.bits(Set::Committed).insert(first, n);
-            COMMITTED.fetch_add(len, Relaxed);
+            self.bits(Set::Committed).insert(first, had);
+            COMMITTED.fetch_add(had * SEGMENT, Relaxed);
         }
         is_done
     }

@@ -112,7 +112,7 @@ fn a_sealed_segment_stays_committed() {
     alone("backend::arena::tests::runs::a_sealed_segment_stays_committed", || {
         const MSEAL: libc::c_long = 462;
         let arena = arena();
-        assert!(arena.mark_used(5, 2) && arena.commit(5, 2));
+        assert!(arena.mark_used(5, 6) && arena.commit(5, 2));
         let committed = totals().1;
         let sealed = arena.slot_address(5 * (SEGMENT / SLOT));
         // SAFETY: the memory is this test's. A seal changes nothing that is in it.
@@ -120,14 +120,16 @@ fn a_sealed_segment_stays_committed() {
             return; // Before Linux 6.10.
         }
         // SAFETY: the segments are this test's, and nobody uses what is in them.
-        let decommit = |first| unsafe { decommit_run((arena, first), 1) };
-        assert!(!decommit(5), "the seal forbids it");
-        assert_eq!(totals().1, committed);
+        let decommit = |first, n| unsafe { decommit_run((arena, first), n) };
+        for n in [1, 2, 6] {
+            assert!(!decommit(5, n), "the seal forbids it");
+            assert_eq!(totals().1, committed, "{n}");
+        }
         arena.unmark(5, 1);
         assert!(arena.mark_used(5, 1) && arena.commit(5, 1), "nor would it allow a commit");
         // SAFETY: the segment is accessible, and nobody else uses this arena.
         unsafe { at(sealed).write(1) };
-        assert!(decommit(6));
+        assert!(decommit(6, 5));
         assert_eq!(totals().1, committed - SEGMENT);
     });
 }
