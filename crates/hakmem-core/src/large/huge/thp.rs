@@ -17,11 +17,12 @@ use crate::policy::Thp;
 
 /// A fresh block of as many segments asks for huge pages at once, if a request fills it.
 const LEAST_THP: usize = 16;
-/// A shorter one of as many segments may try them (`tried`). A still shorter one may try them only
-/// while what tries is a small part of what is held.
+/// A shorter one of as many segments may try them (`tried`). A still shorter one may try them while
+/// what tries is a small part of what is held, or once a witness was found full.
 const LEAST_TRIED: usize = 3;
-/// Blocks ask in a part while the process holds so much: at most 4,096 of them, as each has two
-/// segments. Linux allows a process 65,530 maps.
+/// While the process holds no more, blocks ask in a part, and short ones beyond a small part of it.
+/// These are 8,192 blocks at most, of one map or two each. Linux allows a process 65,530
+/// maps.
 const MOST_HELD: usize = 8192 * SEGMENT;
 
 /// Notes in a huge block's metadata what hakmem told the kernel of huge pages in some of it:
@@ -37,7 +38,7 @@ pub(super) fn tried_of(huge: &Meta, len: usize) -> usize {
 }
 
 /// True if the huge block, which is being freed, has `len` segments and asked for huge pages, shall
-/// be looked at. Not a shorter one: it wastes little, and a filter may not allow a look.
+/// be looked at. Not a shorter one: it wastes little.
 pub(super) fn wants_look(huge: &Meta, len: usize) -> bool {
     len >= LEAST_TRIED && huge.segment().is_thp() && filling::wants_look()
 }
@@ -77,15 +78,21 @@ pub(super) fn ask_at_once(run: Run, n: usize, len: usize, written: bool) -> u8 {
     // Where huge pages are dear, one segment shows whether they still are.
     let is_dear = first_touch::is_huge_dear();
     let is_filled = written && is_filled_by(n, len) && !is_dear;
-    let trial = if written { &tried::WRITTEN } else { &tried::ZERO };
-    let may_try = || match len >= LEAST_TRIED {
-        true => trial.may(address(run), len, n / SEGMENT),
-        false => tried::is_small_part(len),
-    };
     let part = match filled_part(n, len) {
         _ if is_filled => len,
         filled if is_dear => filled.min(1),
         filled => filled,
+    };
+    let is_short = len < LEAST_TRIED;
+    let (trial, witness) = match (is_short, written) {
+        (false, true) => (&tried::WRITTEN, n / SEGMENT),
+        (false, false) => (&tried::ZERO, n / SEGMENT),
+        (true, true) => (&tried::SHORT, part),
+        (true, false) => (&tried::SHORT_ZERO, part),
+    };
+    let may_try = || {
+        is_short && tried::is_small_part(len)
+            || (!is_short || held::bytes() <= MOST_HELD) && trial.may(address(run), len, witness)
     };
     let tries = || part > 0 && may_try();
     let asks = Thp::now() == Thp::Auto && (is_filled || tries()) && filling::may_ask();

@@ -85,22 +85,38 @@ fn a_zeroed_block_tries_huge_pages_while_few_segments_do() {
 /// Beyond the bound blocks try huge pages as long as programs fill those that did not get them.
 #[test]
 fn more_blocks_try_huge_pages_once_one_was_filled() {
-    more_blocks_try_once_one_was_filled(9 << 20);
+    more_blocks_try_once_one_was_filled(9 << 20, c::malloc);
 }
 
 /// The last of their segments is nearly empty, also of a block that is filled.
 #[test]
 fn more_blocks_of_filled_segments_try_huge_pages_once_one_was_filled() {
-    more_blocks_try_once_one_was_filled((4 << 20) + (1 << 17));
+    more_blocks_try_once_one_was_filled((4 << 20) + (1 << 17), c::malloc);
 }
 
-fn more_blocks_try_once_one_was_filled(n: usize) {
+#[test]
+fn more_short_blocks_try_huge_pages_once_one_was_filled() {
+    more_blocks_try_once_one_was_filled(7 << 18, c::malloc);
+}
+
+/// Their second segment is nearly empty, and does not try.
+#[test]
+fn more_short_blocks_of_a_filled_segment_try_huge_pages_once_one_was_filled() {
+    more_blocks_try_once_one_was_filled((2 << 20) + (1 << 17), c::malloc);
+}
+
+#[test]
+fn more_short_blocks_of_zeroes_try_huge_pages_once_one_was_filled() {
+    more_blocks_try_once_one_was_filled(15 << 18, c::zeroed);
+}
+
+fn more_blocks_try_once_one_was_filled(n: usize, alloc: unsafe fn(usize) -> *mut u8) {
     in_child(|| {
         os::see_filters();
         first_touch::IS_UNTIMED.store(1, Relaxed);
         let len = segments_for(n);
-        // SAFETY: `malloc` takes any size. The blocks are not freed.
-        let block = || unsafe { c::malloc(n) };
+        // SAFETY: `malloc` and `zeroed` take any size. The blocks are not freed.
+        let block = || unsafe { alloc(n) };
         let tries = |p: *mut u8| tried_of(crate::backend::page::lookup(p).unwrap(), len) == len;
         let untried = || (0..40).map(|_| block()).find(|&p| !tries(p)).expect("there is a bound");
         let fill = |p: *mut u8| {
@@ -123,8 +139,8 @@ fn more_blocks_try_once_one_was_filled(n: usize) {
     });
 }
 
-/// Blocks of one segment try huge pages while all that try are a small part of what is held. No
-/// look at any tells more: it would be a call that a filter may not allow.
+/// Blocks of one segment try huge pages while all that try are a small part of what is held, if
+/// the program does not fill those that did not get them.
 #[test]
 fn short_blocks_try_huge_pages_in_a_part_of_what_is_held() {
     in_child(|| {
