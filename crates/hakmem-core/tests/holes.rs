@@ -3,7 +3,8 @@
 
 use crate::{oracle, turn};
 
-use oracle::{Block, Oracle, Ranges, Rust, layout, page_size, share};
+use oracle::{Block, FrontEnd, Oracle, Ranges, Rust, layout, page_size, share};
+use std::alloc::Layout;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
@@ -123,4 +124,86 @@ fn pages_are_parked_and_unparked_by_many() {
         .into_iter()
         .for_each(|block| oracle.dealloc(block));
     ranges.assert_empty();
+}
+
+/// A program may make the system pages of its own blocks inaccessible, until it frees them.
+#[test]
+fn a_live_block_need_not_be_accessible() {
+    let _turn = turn();
+    let page = page_size();
+    let layout = Layout::from_size_align(page, page).unwrap();
+    let protect = |at: *mut u8, rights| {
+        // SAFETY: the block is this test's, and it is system pages as a whole.
+        assert_eq!(unsafe { libc::mprotect(at.cast(), page, rights) }, 0);
+    };
+    let blocks: Vec<*mut u8> = (0..200).map(|_| Rust.alloc(layout)).collect();
+    let is_kept = |i: usize| i % 10 == 5;
+    for (i, &at) in blocks.iter().enumerate() {
+        assert!(!at.is_null());
+        // SAFETY: the block is live, and its byte accessible. Then it is freed once, if at all.
+        unsafe {
+            at.write(i as u8);
+            if is_kept(i) {
+                protect(at, libc::PROT_NONE);
+            } else {
+                Rust.dealloc(at, layout);
+            }
+        }
+    }
+    let before = purged();
+    hakmem_core::c::trim();
+    let given = purged() - before;
+    for (i, &at) in blocks.iter().enumerate().filter(|&(i, _)| is_kept(i)) {
+        protect(at, libc::PROT_READ | libc::PROT_WRITE);
+        // SAFETY: the block is live, and accessible again. It is freed once.
+        unsafe {
+            assert_eq!(at.read(), i as u8);
+            Rust.dealloc(at, layout);
+        }
+    }
+    assert!(given > 100 * page as u64, "no holes");
+}
+
+/// Nor where the rest of its page is allocated again.
+#[test]
+fn a_page_with_an_inaccessible_block_serves_others() {
+    let _turn = turn();
+    const SIZE: usize = 128;
+    let page = page_size();
+    let layout = Layout::from_size_align(SIZE, 8).unwrap();
+    // More pages than a core's cache has room for: there a list is followed in another way.
+    let mut blocks: Vec<*mut u8> = (0..200 * 512).map(|_| Rust.alloc(layout)).collect();
+    blocks.sort();
+    let system_page = |at: *mut u8| at.addr() / page;
+    let (mut kept, mut others) = (Vec::new(), Vec::new());
+    for of_page in blocks.chunk_by(|&a, &b| system_page(a) == system_page(b)) {
+        let is_whole = of_page.len() == page / SIZE && of_page[0].addr() % page == 0;
+        let side = if is_whole && system_page(of_page[0]) % 2 == 0 {
+            &mut kept
+        } else {
+            &mut others
+        };
+        side.extend_from_slice(of_page);
+    }
+    let protect = |rights| {
+        for &at in kept.iter().filter(|at| at.addr() % page == 0) {
+            // SAFETY: all blocks of the system page are this test's, and live.
+            assert_eq!(unsafe { libc::mprotect(at.cast(), page, rights) }, 0);
+        }
+    };
+    protect(libc::PROT_NONE);
+    let free = |at: &mut *mut u8| Rust.dealloc(*at, layout);
+    let count = others.len();
+    others.iter_mut().for_each(free);
+    let again: Vec<*mut u8> = (0..count).map(|_| Rust.alloc(layout)).collect();
+    protect(libc::PROT_READ | libc::PROT_WRITE);
+    assert!(kept.len() > 4000 && count > 4000, "{}, {count}", kept.len());
+    let old: std::collections::HashSet<_> = others.iter().collect();
+    assert!(
+        again.iter().filter(|at| old.contains(at)).count() > count / 2,
+        "in fresh pages"
+    );
+    kept.into_iter()
+        .chain(again)
+        .for_each(|mut at| free(&mut at));
 }

@@ -24,6 +24,7 @@ mod natural;
 pub mod nbody;
 pub mod pareto;
 pub mod phases;
+pub mod regrow;
 pub mod remote;
 pub mod rptest;
 pub mod sh6;
@@ -158,6 +159,7 @@ impl<A: Subject> Table<A> {
         workload!("sh6_random", 8_000_000, 1, |n, m| sh6::run::<A>(sh6::Order::Random, n, m), "the same, freed in random order", "SmartHeap sh6bench"),
         workload!("sh8", 30_000_000, 2, sh8::run::<A>, "per thread, 3,000 small blocks as above; a third is freed oldest, a third newest first, a third at random; one in 16 stays for two rounds", "SmartHeap sh8bench"),
         workload!("phases", 12_000_000, 1, phases::run::<A>, "20 MB of one size of 16 B–40 KB, each time a quarter larger; then all live blocks but a random 5 % are freed", "Robson 1971"),
+        workload!("regrow", 6_000_000, 1, regrow::run::<A>, "a million blocks of 24–72 B, of which a random nine tenths are freed, again and again", "a flushed cache"),
         workload!("sharing_active", 8_000_000, 2, sharing::active::<A>, "per thread, allocate 8 B, write it 100 times, free", "Hoard's cache-thrash"),
         workload!("sharing_passive", 8_000_000, 2, sharing::passive::<A>, "the same after freeing a neighbour of the other thread's block", "Hoard's cache-scratch"),
     ];

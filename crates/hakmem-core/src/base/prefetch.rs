@@ -22,6 +22,25 @@ pub fn prefetch<T>(at: *const T) {
     let _ = at;
 }
 
+/// Fetches the lines of cache at addresses that need not be accessible.
+///
+/// A processor may drop a prefetch if it already waits for many lines. So on x86-64 a fence follows
+/// each few of them. It does not wait for the lines, but it keeps the next prefetches back for a
+/// moment.
+pub fn prefetch_all<T>(at: impl Iterator<Item = *const T>) {
+    const FEW: usize = 8;
+    for (i, at) in at.enumerate() {
+        prefetch(at);
+        #[cfg(all(target_arch = "x86_64", not(any(miri, shuttle))))]
+        if i % FEW == FEW - 1 {
+            // SAFETY: the fence is no memory access. Each x86-64 processor has it.
+            unsafe { core::arch::x86_64::_mm_lfence() };
+        }
+        #[cfg(not(all(target_arch = "x86_64", not(any(miri, shuttle)))))]
+        let _ = (i, FEW);
+    }
+}
+
 /// Fetches the line of cache at an address, which need not be accessible, in order to write to it:
 /// no other core has a copy afterwards.
 #[inline(always)]

@@ -70,6 +70,7 @@
 mod block;
 pub mod bounds;
 mod countdown;
+mod fetch;
 pub mod glance;
 mod kind;
 mod of_segment;

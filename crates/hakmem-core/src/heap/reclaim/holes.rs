@@ -20,7 +20,6 @@
 use crate::backend::arena::SLOT;
 use crate::backend::check;
 use crate::backend::page::{Block, Meta};
-use crate::base::prefetch::prefetch;
 use crate::base::size_class::number_at;
 use crate::base::sync::Ordering::Relaxed;
 use crate::heap::reclaim::blocks::Blocks;
@@ -33,8 +32,6 @@ const PIECES: usize = 16;
 /// Pieces of a page, as bits.
 type Pieces = u128;
 const _: () = assert!(Pieces::BITS as usize >= 8 * PIECES);
-/// The bytes of a line of cache.
-const LINE: usize = 64;
 
 /// The bytes of a piece, at least a system page.
 fn piece_bytes() -> usize {
@@ -124,10 +121,7 @@ unsafe fn purge_pieces(page: &Meta) -> usize {
     let (start, size, piece) = (page.start(), page.block_size.get() as usize, piece_bytes());
     let class = page.class.get();
 
-    // The list leads through the page in any order, and each step would wait for memory.
-    (0..carved * size)
-        .step_by(size.max(LINE))
-        .for_each(|offset| prefetch(start.wrapping_add(offset)));
+    page.fetch();
     let mut free = Blocks::new();
     let mut block = page.list.free.get();
     while !block.is_null() {

@@ -30,6 +30,9 @@ const CARVE_MOST: u32 = 16 << 10;
 /// which no one uses meanwhile.
 const UNFULL_MOST: u32 = 32;
 
+/// A heap with so many pages, 8 MiB of small blocks, hardly fits into its core's cache.
+const FAR: u32 = 128;
+
 impl Heap {
     /// Allocates a block of `class` by the slow path: the class's list is empty, and the refill
     /// fills it. `request` is at most the size of the class. None: there is no memory. Amortised
@@ -146,12 +149,38 @@ impl Heap {
     #[inline(always)]
     unsafe fn take(&self, class: usize, page: &Meta) -> NonNull<Block> {
         debug_assert!(page.state.get() == PageState::Retired || page.owner() == self.owner());
-        let state = page.state.get();
-        if state == PageState::Candidate {
+        if page.state.get() == PageState::Candidate {
             // SAFETY: the caller says that the page is in the queue of `class`, and its list is not
             // empty. Nothing has changed either since.
             return unsafe { self.take_candidate(class, page) };
         }
+        if self.pages.get() >= FAR && page.is_long(page.listed()) {
+            // SAFETY: as above.
+            return unsafe { self.take_far(class, page) };
+        }
+        // SAFETY: as above, and the page is no candidate.
+        unsafe { self.take_list(class, page) }
+    }
+
+    /// [`Heap::take`] of a long list in memory that is probably in no cache.
+    ///
+    /// # Safety
+    /// As [`Heap::take_list`].
+    #[cold]
+    #[inline(never)]
+    unsafe fn take_far(&self, class: usize, page: &Meta) -> NonNull<Block> {
+        page.fetch();
+        // SAFETY: as the caller says.
+        unsafe { self.take_list(class, page) }
+    }
+
+    /// The rest of [`Heap::take`].
+    ///
+    /// # Safety
+    /// As [`Heap::take`], and the page is no candidate.
+    #[inline(always)]
+    unsafe fn take_list(&self, class: usize, page: &Meta) -> NonNull<Block> {
+        let state = page.state.get();
         let list = page.list.free.replace(null_mut());
         let length = page.listed();
         page.count_down(page.carved.get() as i32 - i32::from(page.in_holes.get()), 0);
