@@ -166,6 +166,10 @@ fn a_live_block_need_not_be_accessible() {
 
 /// Nor where the rest of its page is allocated again.
 #[test]
+#[cfg_attr(
+    feature = "hardened",
+    ignore = "its blocks of 128 bytes do not fill system pages"
+)]
 fn a_page_with_an_inaccessible_block_serves_others() {
     let _turn = turn();
     const SIZE: usize = 128;

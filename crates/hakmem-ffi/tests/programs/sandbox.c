@@ -174,15 +174,16 @@ static void allocation(void) {
 
 static void giving_back(void) {
     static const int calls[] = {SYS_mmap, SYS_munmap, SYS_mprotect, SYS_madvise, SYS_futex, -1};
-    static void *p[2000];
-    for (int i = 0; i < 2000; i++)
-        memset(p[i] = malloc(i * 50), 1, i * 50);
+    static void *p[2010];
+    for (int i = 0; i < 2010; i++) {
+        size_t size = i < 2000 ? (size_t)i * 50 : 3 * MIB;
+        memset(p[i] = malloc(size), 1, size);
+    }
     allow(calls);
     allow(ending);
     install(0);
-    for (int i = 0; i < 2000; i++)
+    for (int i = 0; i < 2010; i++)
         free(p[i]);
-    free_blocks(3 * MIB, 10);
     CHECK(malloc_trim(0) == 1);
 }
 
