@@ -164,7 +164,7 @@ fn a_live_block_need_not_be_accessible() {
     assert!(given > 100 * page as u64, "no holes");
 }
 
-/// Nor where the rest of its page is allocated again.
+/// The rest of the page of such a block is allocated again.
 #[test]
 #[cfg_attr(
     feature = "hardened",

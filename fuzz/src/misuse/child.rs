@@ -233,7 +233,7 @@ pub fn run(f: impl FnOnce()) -> Ending {
         }
         hand_back();
         // The scavenger may have found the error, and be about to end the process. A report that
-        // begins only now is lost, and the run fails. That takes microseconds, and was never seen.
+        // begins only now is lost, and the run fails. The gap is microseconds long.
         if stderr.metadata().is_ok_and(|report| report.len() > 0) {
             std::thread::sleep(Duration::from_secs(10));
         }

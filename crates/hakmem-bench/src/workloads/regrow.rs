@@ -1,5 +1,5 @@
-//! A heap of small blocks that shrinks to a tenth in random order and grows again, as a cache that
-//! is flushed, or a compiler between two functions of a module.
+//! A heap of small blocks that shrinks to a tenth in random order and grows again, as a cache does
+//! that is flushed, or a compiler between two functions of a module.
 //!
 //! The heap does not fit into the processor's caches, and what is free leads through it in the
 //! order of the frees. So an allocator that follows its free lists waits for memory at each block.

@@ -69,8 +69,8 @@ impl Trial {
     }
 
     /// True if the fresh `segments` at `at` may try huge pages. If not, the first `filled` of them
-    /// may become the witness. Threads that ask at once may together pass the bound by what each of
-    /// them wants.
+    /// may become the witness, unless that is none. Threads that ask at once may together pass the
+    /// bound by what each of them wants.
     pub fn may(&self, at: usize, segments: usize, filled: usize) -> bool {
         self.has_room(segments) || self.may_after_all(at, segments, filled)
     }
@@ -104,7 +104,7 @@ impl Trial {
         if !os::sees_filters() {
             return false;
         }
-        if !self.witnesses.passes_over() {
+        if filled > 0 && !self.witnesses.passes_over() {
             length.store(filled, Relaxed);
             address.store(at, Relaxed);
         }

@@ -4,7 +4,9 @@ extern crate std;
 
 use super::*;
 use crate::base::size_class;
+use crate::base::sync::Ordering::Relaxed;
 use crate::heap::reclaim::parked;
+use crate::heap::refill::FAR;
 use crate::proto::heap_state::{Adopted, Tidied, With};
 use crate::testing::{goes_well_in_child, in_child};
 use crate::thread;
@@ -87,6 +89,28 @@ fn the_count_of_pages_does_not_wrap() {
             assert!(!take(3000).is_null());
         }
         assert_eq!(heap.pages.get(), u32::MAX);
+    });
+}
+
+/// The lists of a large heap lead through memory that is in no cache.
+#[test]
+#[cfg_attr(feature = "hardened", ignore = "a free puts blocks into the quarantine")]
+fn a_large_heap_fetches_the_pages_of_long_lists() {
+    in_child(|| {
+        let fetched = || crate::backend::page::fetch::FETCHED.load(Relaxed);
+        let halve = |count: usize| {
+            let blocks: Vec<_> = (0..count).map(|_| take(64)).collect();
+            let before = fetched();
+            blocks.iter().step_by(2).for_each(|&p| free(p));
+            for _ in 0..count / 2 {
+                take(64);
+            }
+            fetched() - before
+        };
+        assert_eq!(halve(FAR as usize / 2 * 1024), 0);
+        let pages = FAR as usize;
+        let times = halve(pages * 1024);
+        assert!(times > pages / 2, "{times} of {pages}");
     });
 }
 

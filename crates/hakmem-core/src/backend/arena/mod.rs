@@ -33,7 +33,8 @@
 //!    accessible.
 //! 9. A segment without an owner is clean: not resident, and zero. hakmem has told the kernel
 //!    nothing of it but what `THP` says of all memory. Where hakmem cannot make it so (the system
-//!    has no room for another map), the segment may have huge pages or none, which costs only time.
+//!    has no room for another map, or the program has sealed the segment), the segment may have
+//!    huge pages or none, which costs only time.
 //! 10. Groups that are not in use are left out of core dumps from the second commit on: a debugger
 //!     does not know what is resident, and writes zeros for the rest. Not from the first one on: a
 //!     program's filter may know the calls of its first block alone (`docs/c-abi.md`). A group that

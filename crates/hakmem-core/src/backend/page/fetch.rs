@@ -3,7 +3,7 @@
 //! A list leads through its page in the order of the frees. Each link lies in a line of cache of
 //! its own, mostly. Where the next block is, is known once that line is there. So in memory that is
 //! in no cache, a thread that follows a list waits for one line after the other. It takes little
-//! longer to fetch all lines of the page at once.
+//! longer to fetch the first line of each block of the page at once.
 
 use super::Meta;
 use crate::base::prefetch::prefetch_all;
@@ -11,11 +11,15 @@ use crate::base::prefetch::prefetch_all;
 /// The bytes of a line of cache.
 const LINE: usize = 64;
 /// A list is long if it has one block or more for each so many carved bytes of the page. These are
-/// six lines. The program's own use of a large block takes longer than the wait for its first line,
-/// and a fetch brings lines of used blocks, too …
+/// six lines, as a fetch brings lines of used blocks, too. And the program's own use of a large
+/// block takes longer than the wait for its first line.
 const LONG: usize = 6 * LINE;
-/// … and as many blocks.
+/// A long list has at least so many blocks.
 const LEAST: i32 = 16;
+
+/// How many pages were fetched.
+#[cfg(test)]
+pub static FETCHED: core::sync::atomic::AtomicUsize = core::sync::atomic::AtomicUsize::new(0);
 
 /// True if it takes longer to follow a list of `length` blocks of `size` bytes than to fetch their
 /// page, which has `carved`.
@@ -37,6 +41,8 @@ impl Meta {
     #[cold]
     #[inline(never)]
     pub fn fetch(&self) {
+        #[cfg(test)]
+        FETCHED.fetch_add(1, core::sync::atomic::Ordering::Relaxed);
         let (start, size) = (self.start(), self.block_size.get() as usize);
         let lines = (0..self.carved.get() as usize * size).step_by(size.max(LINE));
         prefetch_all(lines.map(|offset| start.wrapping_add(offset).cast_const()));

@@ -70,7 +70,7 @@
 mod block;
 pub mod bounds;
 mod countdown;
-mod fetch;
+pub mod fetch;
 pub mod glance;
 mod kind;
 mod of_segment;

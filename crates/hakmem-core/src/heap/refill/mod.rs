@@ -31,7 +31,7 @@ const CARVE_MOST: u32 = 16 << 10;
 const UNFULL_MOST: u32 = 32;
 
 /// A heap with so many pages, 8 MiB of small blocks, hardly fits into its core's cache.
-const FAR: u32 = 128;
+pub(in crate::heap) const FAR: u32 = 128;
 
 impl Heap {
     /// Allocates a block of `class` by the slow path: the class's list is empty, and the refill
@@ -155,7 +155,7 @@ impl Heap {
             return unsafe { self.take_candidate(class, page) };
         }
         if self.pages.get() >= FAR && page.is_long(page.listed()) {
-            // SAFETY: as above.
+            // SAFETY: as above, and the page is no candidate.
             return unsafe { self.take_far(class, page) };
         }
         // SAFETY: as above, and the page is no candidate.
@@ -181,6 +181,7 @@ impl Heap {
     #[inline(always)]
     unsafe fn take_list(&self, class: usize, page: &Meta) -> NonNull<Block> {
         let state = page.state.get();
+        debug_assert!(state != PageState::Candidate);
         let list = page.list.free.replace(null_mut());
         let length = page.listed();
         page.count_down(page.carved.get() as i32 - i32::from(page.in_holes.get()), 0);

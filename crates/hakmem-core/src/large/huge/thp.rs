@@ -20,9 +20,8 @@ const LEAST_THP: usize = 16;
 /// A shorter one of as many segments may try them (`tried`). A still shorter one may try them while
 /// what tries is a small part of what is held, or once a witness was found full.
 const LEAST_TRIED: usize = 3;
-/// While the process holds no more, blocks ask in a part, and short ones beyond a small part of it.
-/// These are 8,192 blocks at most, of one map or two each. Linux allows a process 65,530
-/// maps.
+/// While the process holds no more, blocks ask in a part, and short ones may have a witness. These
+/// are 8,192 blocks at most, of one map or two each. Linux allows a process 65,530 maps.
 const MOST_HELD: usize = 8192 * SEGMENT;
 
 /// Notes in a huge block's metadata what hakmem told the kernel of huge pages in some of it:
@@ -84,11 +83,13 @@ pub(super) fn ask_at_once(run: Run, n: usize, len: usize, written: bool) -> u8 {
         filled => filled,
     };
     let is_short = len < LEAST_TRIED;
+    // Where system pages are dear, the part may be half filled. Then it cannot be a full witness.
+    let filled = if n >= part * SEGMENT / 4 * 3 { part } else { 0 };
     let (trial, witness) = match (is_short, written) {
         (false, true) => (&tried::WRITTEN, n / SEGMENT),
         (false, false) => (&tried::ZERO, n / SEGMENT),
-        (true, true) => (&tried::SHORT, part),
-        (true, false) => (&tried::SHORT_ZERO, part),
+        (true, true) => (&tried::SHORT, filled),
+        (true, false) => (&tried::SHORT_ZERO, filled),
     };
     let may_try = || {
         is_short && tried::is_small_part(len)

@@ -129,7 +129,11 @@ fn a_sealed_segment_stays_committed() {
         assert!(arena.mark_used(5, 1) && arena.commit(5, 1), "nor would it allow a commit");
         // SAFETY: the segment is accessible, and nobody else uses this arena.
         unsafe { at(sealed).write(1) };
+        // Of a run whose first segment is not accessible, none counts afterwards.
+        assert!(arena.mark_used(4, 1) && !decommit(4, 3), "the seal forbids it");
+        assert_eq!(totals().1, committed - 2 * SEGMENT);
+        assert!(arena.commit(6, 1));
         assert!(decommit(6, 5));
-        assert_eq!(totals().1, committed - SEGMENT);
+        assert_eq!(totals().1, committed - 2 * SEGMENT);
     });
 }
