@@ -146,13 +146,14 @@ impl Arena {
         }
     }
 
-    /// Makes owned segments inaccessible and clean. False: the system refuses, and what is mapped
-    /// there is unchanged.
+    /// Makes owned segments inaccessible and clean. False: the system refuses, and the memory is as
+    /// before.
     ///
     /// The set of committed segments loses them first (rule 8). If the system refuses, it may never
     /// allow a commit either: the program has sealed the memory of a block (mseal). So the set gets
-    /// them back, if they were the first ones of the run and are still mapped. Else the next owner
-    /// commits them once more, which changes nothing where nobody sealed anything.
+    /// them back, if they were the first ones of the run. Not where the program, or a call that
+    /// failed half-way, has left a gap among them: that is not accessible. Of other segments the
+    /// next owner commits once more, which changes nothing where nobody sealed anything.
     fn decommit(&self, first: usize, n: usize) -> bool {
         let (had, is_first) = {
             let _held = LOCK.lock();

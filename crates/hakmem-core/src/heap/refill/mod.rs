@@ -170,7 +170,8 @@ impl Heap {
     #[inline(never)]
     unsafe fn take_far(&self, class: usize, page: &Meta) -> NonNull<Block> {
         page.fetch();
-        // SAFETY: as the caller says.
+        // SAFETY: the caller says that the page is in the queue of `class`, that its list is not
+        // empty, and that it is no candidate. A fetch changes nothing.
         unsafe { self.take_list(class, page) }
     }
 

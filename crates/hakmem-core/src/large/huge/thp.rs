@@ -83,13 +83,18 @@ pub(super) fn ask_at_once(run: Run, n: usize, len: usize, written: bool) -> u8 {
         filled => filled,
     };
     let is_short = len < LEAST_TRIED;
-    // Where system pages are dear, the part may be half filled. Then it cannot be a full witness.
-    let filled = if n >= part * SEGMENT / 4 * 3 { part } else { 0 };
-    let (trial, witness) = match (is_short, written) {
-        (false, true) => (&tried::WRITTEN, n / SEGMENT),
-        (false, false) => (&tried::ZERO, n / SEGMENT),
-        (true, true) => (&tried::SHORT, filled),
-        (true, false) => (&tried::SHORT_ZERO, filled),
+    let trial = match (is_short, written) {
+        (false, true) => &tried::WRITTEN,
+        (false, false) => &tried::ZERO,
+        (true, true) => &tried::SHORT,
+        (true, false) => &tried::SHORT_ZERO,
+    };
+    // The segments that could be a full witness. Where system pages are dear, a short block may ask
+    // in one that it fills by half.
+    let witness = match is_short {
+        false => n / SEGMENT,
+        true if n >= part * SEGMENT / 4 * 3 => part,
+        true => 0,
     };
     let may_try = || {
         is_short && tried::is_small_part(len)
