@@ -201,17 +201,21 @@ impl Lock {
         self.try_lock_as(os::thread_token())
     }
 
-    /// Waits for the lock, but only tries once `is_over` says so, at the latest some milliseconds
+    /// Waits for the lock, but only tries once `is_over` says so, at the latest half a second
     /// after.
     pub fn lock_unless(&self, me: u32, is_over: impl Fn() -> bool) -> Option<Guard<'_>> {
-        const MS: u32 = 5;
+        // Twice as long each time: thousands of waiters that woke each few milliseconds would keep
+        // the holder from its processor.
+        const MOST_MS: u32 = 320;
+        let mut ms = 5;
         while !is_over() {
             if self.is_held_by(me) {
                 waits_for_itself();
             }
-            if let Some(held) = self.lock_within_as(me, MS) {
+            if let Some(held) = self.lock_within_as(me, ms) {
                 return Some(held);
             }
+            ms = (2 * ms).min(MOST_MS);
         }
         self.try_lock_as(me)
     }
