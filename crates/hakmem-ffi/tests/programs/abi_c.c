@@ -226,6 +226,26 @@ static void zeroes(void) {
             free(p);
         }
     CHECK("calloc_clears_recycled_memory", ok);
+    /* More blocks of no bytes than there are places for. */
+    enum { MANY = 40000, DIRTY = 200 };
+    void **none = malloc(MANY * sizeof *none), *dirty[DIRTY];
+    for (int i = 0; i < MANY; i++)
+        none[i] = malloc(zero);
+    for (int i = 0; i < DIRTY; i++)
+        memset(dirty[i] = malloc(16), 0xFF, 16);
+    for (int i = 0; i < DIRTY; i++)
+        free(dirty[i]);
+    ok = 1;
+    for (int i = 0; i < DIRTY; i++) {
+        dirty[i] = calloc(zero, 8);
+        ok &= all(dirty[i], malloc_usable_size(dirty[i]), 0);
+    }
+    for (int i = 0; i < DIRTY; i++)
+        free(dirty[i]);
+    for (int i = 0; i < MANY; i++)
+        free(none[i]);
+    free(none);
+    CHECK("calloc_of_no_bytes", ok);
     /* Locked pages refuse MADV_DONTNEED. */
     size_t size = 2 << 20;
     unsigned char *p = malloc(size);

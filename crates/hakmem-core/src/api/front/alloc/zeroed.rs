@@ -5,8 +5,9 @@
 //!    nothing is known.
 
 use super::fast::{pop, pop16};
-use super::{Clear, alloc_big, alloc_nothing, from_class, no_memory, size_of};
+use super::{Clear, alloc_big, from_class, no_memory, size_of};
 use crate::backend::arena::SLOT;
+use crate::backend::nothing;
 use crate::base::size_class::{self, CLASSES, FIRST_LONG, MEDIUM_MAX};
 use core::hint::assert_unchecked;
 
@@ -28,13 +29,15 @@ pub fn alloc16_zeroed(n: usize) -> *mut u8 {
 #[inline(never)]
 #[unsafe(link_section = ".text.hot.hakmem")]
 fn alloc16_zeroed_slow(n: usize) -> *mut u8 {
-    if n == 0 {
-        return alloc_nothing();
+    if n == 0
+        && let Some(p) = nothing::alloc()
+    {
+        return p;
     }
     if n > MEDIUM_MAX {
         return alloc_big(n, SLOT, Clear::Block);
     }
-    let class = size_class::of16(n);
+    let class = size_class::of16(n.max(1));
     // SAFETY: it is the size of the class.
     unsafe { zeroed_request(class, n, size_of(class)) }
 }
