@@ -4,8 +4,8 @@
 //! 1. What `find` does not name is foreign (`arena` rules 1 and 5).
 //! 2. Any thread may ask about any address. Nothing here reads what lies there.
 
-use super::{Arena, HOT, META, SEGMENT, SEGMENT_META, SLOT, SLOT_SHIFT, all};
-use crate::base::sync::Ordering::Relaxed;
+use super::{Arena, GROUP, HOT, META, SEGMENT, SEGMENT_META, SLOT, SLOT_SHIFT, all};
+use crate::base::sync::Ordering::{Acquire, Relaxed};
 use crate::os;
 
 /// The arena and the number of the slot that `address` lies in. None: the address is foreign.
@@ -17,6 +17,15 @@ pub fn find(address: usize) -> Option<(&'static Arena, usize)> {
         let end = arena.segments.load(Relaxed) * (SEGMENT / SLOT) - arena.cut.load(Relaxed);
         (arena.from.load(Relaxed)..end).contains(&slot).then_some((arena, slot))
     })
+}
+
+/// True if the metadata of the slot that `address` lies in is readable for ever: the slot's group
+/// is in use (`arena` rule 4). [`find`] names slots of the tail, too, whose metadata another thread
+/// may unmap. So a number that may be no block's address is checked by this first. O(arenas).
+pub fn is_for_ever(address: usize) -> bool {
+    // Acquire: the metadata was made accessible before.
+    find(address)
+        .is_some_and(|(arena, slot)| slot * SLOT / SEGMENT / GROUP < arena.top.load(Acquire))
 }
 
 /// True if an address lies in the bitmaps or the metadata of an arena. O(arenas).

@@ -71,7 +71,7 @@ pub use bits::FULL_ROW;
 use bits::Set;
 use core::ptr::null_mut;
 use crossbeam_utils::CachePadded;
-pub use find::{find, in_books, is_meta, of_meta, start_of};
+pub use find::{find, in_books, is_for_ever, is_meta, of_meta, start_of};
 pub use layout::take_all_into_dumps;
 pub use run::{
     Run, commit_run, decommit_after_refusal, decommit_run, decommit_unused, extend_run, give_run,

@@ -37,10 +37,11 @@
 //!    - The links of listed blocks. They are such words too. But the thread may take the block, and
 //!      then the program writes there by plain stores, or the block is the anchor of a batch. No
 //!      allocator can make the program's stores atomic, so this race is accepted. What the purge
-//!      read then decides nothing: the first block of the list is another one by then, and the page
+//!      read may be any number, so `listed` follows it only to metadata that stays. It then
+//!      decides nothing: the first block of the list is another one by then, and the page
 //!      goes back (`take_away` rules 4 and 5).
 
-use crate::backend::arena::SEGMENT;
+use crate::backend::arena::{self, SEGMENT};
 use crate::backend::check;
 use crate::backend::page::{self, Block, FIRST_LISTED, Kind, Meta, PageState};
 use crate::backend::remote_batch::RemoteBatch;
@@ -279,6 +280,9 @@ fn page_of_list(heap: &Heap, class: usize, nth: usize) -> Option<&'static Meta> 
 fn listed(first: *mut Block, class: usize) -> impl Iterator<Item = (*mut Block, &'static Meta)> {
     let mut block = first;
     core::iter::from_fn(move || {
+        if !arena::is_for_ever(block.addr()) {
+            return None;
+        }
         let page = page::lookup(block.cast())?.head_of_block();
         let is_of_class = page.kind() == Kind::Page && usize::from(page.class.glance()) == class;
         if !is_of_class || !check::is_block_of(page, block) {

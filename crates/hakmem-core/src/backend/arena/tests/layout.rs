@@ -220,6 +220,10 @@ fn the_fast_path_knows_where_the_first_arena_ends() {
     alone("backend::arena::tests::layout::the_fast_path_knows_where_the_first_arena_ends", || {
         let (first, segment) = take_run(3, 1, 1, Groups::ALL).unwrap();
         let (before, data) = (HOT.limit(), first.slot_address(0));
+        // Whoever looks at a number that may be no address asks first whether it is in the tail.
+        let in_use = data + GROUP * SEGMENT;
+        assert!(is_for_ever(data) && is_for_ever(in_use - 1) && !is_for_ever(data - 1));
+        assert!(find(in_use).is_some() && !is_for_ever(in_use) && !is_for_ever(data + before - 1));
         fit_limit(0, || ());
         let end = first.segments.load(Relaxed) * SEGMENT;
         assert!(core::ptr::eq(first, &raw const ARENAS[0]));
