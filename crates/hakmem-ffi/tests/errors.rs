@@ -365,6 +365,23 @@ fn a_report_names_the_page_the_thread_and_the_stack() {
     }
 }
 
+/// Containers give their programs a filter. The stack is read by files then.
+#[test]
+fn a_report_has_a_stack_under_an_inherited_filter() {
+    for library in [library().shared.clone(), hardened()] {
+        let mut command = common::filter::under_narrow(program());
+        command
+            .args(["twice", "40", "1"])
+            .env("LD_PRELOAD", library);
+        let stderr = String::from_utf8_lossy(&finish(&mut command).stderr).into_owned();
+        let name = program().file_name().expect("a name").to_string_lossy();
+        let own = stderr
+            .lines()
+            .filter(|line| line.contains("    #") && line.contains(&*name));
+        assert!(own.count() >= 2, "{stderr}");
+    }
+}
+
 /// Several processes may append to one file.
 #[test]
 fn a_report_names_the_process_and_its_program() {

@@ -123,7 +123,32 @@ fn a_report_has_the_stacks_of_access_free_and_allocation() {
     );
 }
 
-/// Under a filter no stack is recorded. The report has none of the place's earlier blocks instead.
+/// Containers give their programs a filter. The stacks are read by files then.
+#[test]
+#[cfg_attr(
+    feature = "hardened",
+    ignore = "sampled guards are the default build's"
+)]
+fn a_process_that_inherited_a_filter_has_places_and_stacks() {
+    let mut command = common::filter::under_narrow(program());
+    command
+        .arg("use_after_free")
+        .env("LD_PRELOAD", &library().shared)
+        .env("HAKMEM_GUARD_SAMPLE", "1")
+        .env("HAKMEM_STATS", "json");
+    let output = finish(&mut command);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.signal(), Some(libc::SIGSEGV), "{stderr}");
+    assert_eq!(heads(&stderr), ["Use After Free"]);
+    let name = program().file_name().expect("a name").to_string_lossy();
+    let own = stderr
+        .lines()
+        .filter(|line| line.contains("    #") && line.contains(&*name));
+    assert!(own.count() >= 6, "{stderr}");
+}
+
+/// Under a filter that the program made no stack is recorded. The report has none of the place's
+/// earlier blocks instead.
 #[test]
 #[cfg_attr(
     feature = "hardened",

@@ -1,6 +1,6 @@
 //! Changes of rights, namespaces and sandboxes, and processes under filters for system calls.
 
-use crate::common::filter::{sandbox, under};
+use crate::common::filter::{sandbox, under, under_narrow};
 use crate::common::{Language, Link, compile, finish, library, preload, run, skipped};
 use std::io::Write;
 use std::os::fd::AsRawFd;
@@ -380,20 +380,37 @@ fn each_feature_needs_the_calls_that_are_listed() {
     );
 }
 
-/// A filter that came with the program is found out about, by reports only.
+/// A filter that came with the program takes nothing away from reports: they ask by files.
 #[test]
-fn a_filter_from_outside_is_known_to_reports() {
-    for (stats, known) in [("json", true), ("0", false)] {
-        let mut command = under(Path::new("/usr/bin/perl"));
-        command
-            .args(["-e", "my @a = map { 'x' x 1000 } 1..1000"])
-            .env("LD_PRELOAD", &library().shared)
-            .env("HAKMEM_STATS", stats);
-        let output = run(&mut command);
-        let stderr = String::from_utf8_lossy(&output.stderr);
-        // The launcher's own end is none: it becomes the program.
-        assert_eq!(stderr.contains(r#""minor_faults":0,"#), known, "{stderr}");
-    }
+fn a_process_that_inherited_a_filter_reports() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let at = |name: &str| directory.path().join(name).to_string_lossy().into_owned();
+    let (map, profile) = (at("map"), at("profile"));
+    let mut command = under_narrow(Path::new("/usr/bin/python3"));
+    command
+        .args(["-c", "a = [bytes(1000) for _ in range(100000)]"])
+        .env("LD_PRELOAD", &library().shared)
+        .env("HAKMEM_SCAVENGER", "0")
+        .env("HAKMEM_STATS", "json")
+        .env("HAKMEM_MAP", &map)
+        .env("HAKMEM_PROFILE", &profile);
+    let output = run(&mut command);
+    assert_served(&output, "python3");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    let figure = |name: &str| {
+        let (_, rest) = stderr.split_once(&format!("\"{name}\":")).expect(name);
+        let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
+        digits.parse::<u64>().expect(name)
+    };
+    assert!(figure("minor_faults") > 1000, "{stderr}");
+    assert!(figure("peak_resident_kib") > 90_000, "{stderr}");
+    assert!(figure("resident_bytes") > 0, "{stderr}");
+    let drawn = std::fs::read_to_string(map).expect("the map");
+    assert!(drawn.contains(r#""program":"python3"#), "{drawn}");
+    let profile = std::fs::read_to_string(profile).expect("the profile");
+    let stacks = profile.lines().filter(|line| line.contains(" @ "));
+    let deepest = stacks.map(|line| line.matches(" 0x").count()).max();
+    assert!(deepest > Some(8), "{profile}");
 }
 
 /// One of the calls that the program tries has no such number in any list.

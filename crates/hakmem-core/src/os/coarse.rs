@@ -68,6 +68,8 @@ pub(super) fn call(number: libc::c_long, mut a: [usize; 6]) -> isize {
             raw(number, a)
         }
         libc::SYS_pread64 if is_of_proc(a[0]) => read_pagemap(a, page),
+        libc::SYS_mincore if is_inside_a_page(a[0]) => REFUSED,
+        libc::SYS_mincore => ask_residence(a, page),
         libc::SYS_mremap => {
             a[1] = whole(a[1]);
             a[2] = whole(a[2]);
@@ -124,9 +126,29 @@ fn is_of_proc(file: usize) -> bool {
         && system.f_type == libc::PROC_SUPER_MAGIC
 }
 
+/// The most parts of a larger system page.
+const MOST: usize = 64;
+
+/// mincore. A larger system page is resident if one of its parts is.
+fn ask_residence([at, len, to, ..]: [usize; 6], page: usize) -> isize {
+    let parts = page / machine_page();
+    assert!(parts <= MOST);
+    for i in 0..len.div_ceil(page) {
+        let mut bytes = [0u8; MOST];
+        let into = bytes.as_mut_ptr().expose_provenance();
+        let done = raw(libc::SYS_mincore, [at + i * page, page, into, 0, 0, 0]);
+        if done != 0 {
+            return done;
+        }
+        let byte = bytes[..parts].iter().fold(0, |all, byte| all | byte);
+        // SAFETY: the caller gave a writable byte at `to` for each larger page of the range.
+        unsafe { super::at(to + i).write(byte) };
+    }
+    0
+}
+
 /// Reads `/proc/self/pagemap`. A larger system page is resident if one of its parts is.
 fn read_pagemap([file, to, len, offset, ..]: [usize; 6], page: usize) -> isize {
-    const MOST: usize = 64;
     const WORD: usize = size_of::<u64>();
     let parts = page / machine_page();
     assert!(parts <= MOST);

@@ -15,7 +15,7 @@ pub enum Kind {
     Madvise,
     /// Moving page tables.
     Mremap,
-    /// Asking what is resident: to open, read and close `/proc/self/pagemap`.
+    /// Asking what is resident: mincore, or to open, read and close `/proc/self/pagemap`.
     Pagemap,
     /// Waiting for and waking threads.
     Futex,

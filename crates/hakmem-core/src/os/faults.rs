@@ -90,7 +90,7 @@ pub(super) fn refuse(number: libc::c_long, a: [usize; 6]) -> Option<isize> {
         libc::SYS_mprotect => Call::Mprotect,
         libc::SYS_madvise => Call::Madvise,
         libc::SYS_mremap => Call::Mremap,
-        libc::SYS_openat | libc::SYS_pread64 => Call::Pagemap,
+        libc::SYS_openat | libc::SYS_pread64 | libc::SYS_mincore => Call::Pagemap,
         libc::SYS_clone => Call::Clone,
         _ => return None,
     };

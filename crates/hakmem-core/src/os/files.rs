@@ -23,12 +23,6 @@ pub fn close(fd: c_int) {
     syscall(libc::SYS_close, [fd as usize, 0, 0, 0, 0, 0]);
 }
 
-/// Reads at most as much as `to` has room for.
-pub fn read(fd: c_int, to: &mut [u8]) -> Result<usize, c_int> {
-    let (at, len) = (to.as_mut_ptr().expose_provenance(), to.len());
-    checked(syscall(libc::SYS_read, [fd as usize, at, len, 0, 0, 0]))
-}
-
 /// Writes a part of `bytes`, or all. Returns how much.
 pub fn write_part(fd: c_int, bytes: &[u8]) -> Result<usize, c_int> {
     let (at, len) = (bytes.as_ptr().expose_provenance(), bytes.len());

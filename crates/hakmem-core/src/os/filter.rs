@@ -1,15 +1,23 @@
 //! Whether the process has a filter for its system calls (seccomp).
 //!
-//! A filter may end the process for a call that it does not list. So once hakmem knows of a filter,
-//! it makes no call that it can do without. The answers stay unknown.
+//! A filter may end the process for a call that it does not list. So once hakmem knows that the
+//! process made one, it makes no call that it can do without. The answers stay unknown.
 //!
-//! Rule
+//! A process may have *inherited* a filter: it had one when it was executed. Most containers give
+//! their programs one. The loader opened, read and mapped files under it, so hakmem may do that,
+//! too. Allocation and giving back are the same as without a filter. What is asked for reports and
+//! stacks is asked by reading files in place of other calls ([`is_careful`]).
+//!
+//! Rules
 //! 1. The thread that makes a filter stores `FILTERED` before it makes the filter. The kernel's
 //!    work lies between that store and the filter's effect on any other thread. `FILTERED` guards
 //!    no memory. So relaxed loads and stores are enough.
+//! 2. `INHERITED` is found out once, at the first question. All threads find the same, so relaxed
+//!    is enough. A filter that the program made behind hakmem's back before that counts as
+//!    inherited.
 
 use crate::base::sync::Ordering::Relaxed;
-use crate::base::sync::plain::AtomicBool;
+use crate::base::sync::plain::{AtomicBool, AtomicU32};
 
 #[unsafe(link_section = ".data.hakmem")]
 static FILTERED: AtomicBool = AtomicBool::new(false);
@@ -34,7 +42,52 @@ pub fn sees_filters() -> bool {
     SEES_ALL.load(Relaxed)
 }
 
-/// True if the process is known to have a filter.
+/// True if the process is known to have made a filter.
 pub fn is_filtered() -> bool {
     FILTERED.load(Relaxed)
+}
+
+/// Nobody has asked yet.
+const NOT_ASKED: u32 = 0;
+/// The process inherited no filter.
+const NONE: u32 = 1;
+/// It inherited one.
+const ONE: u32 = 2;
+
+#[unsafe(link_section = ".data.hakmem")]
+static INHERITED: AtomicU32 = AtomicU32::new(NOT_ASKED);
+
+/// True if the process inherited a filter. None: the system does not say, as there is no /proc, or
+/// the process made a filter before anybody asked.
+///
+/// The first call opens, reads and closes `/proc/self/status`. No call of this allocates.
+pub fn inherits_filter() -> Option<bool> {
+    if INHERITED.load(Relaxed) == NOT_ASKED {
+        look();
+    }
+    match INHERITED.load(Relaxed) {
+        NOT_ASKED => None,
+        answer => Some(answer == ONE),
+    }
+}
+
+#[cold]
+fn look() {
+    super::lines::each_line_of(c"/proc/self/status", &mut |line| {
+        if let Some(mode) = line.strip_prefix(b"Seccomp:") {
+            INHERITED.store(if mode.contains(&b'0') { NONE } else { ONE }, Relaxed);
+        }
+    });
+}
+
+/// True unless the process is known to have no filter. Then hakmem asks the system only by calls
+/// that the loader makes, too: it opens and reads files.
+pub fn is_careful() -> bool {
+    is_filtered() || inherits_filter() != Some(false)
+}
+
+/// The question has not been asked, for tests that make a filter.
+#[cfg(all(test, target_os = "linux", not(any(miri, loom, shuttle))))]
+pub fn forget() {
+    INHERITED.store(NOT_ASKED, Relaxed);
 }

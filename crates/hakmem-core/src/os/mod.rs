@@ -51,6 +51,7 @@ mod image;
 mod joined;
 #[cfg(all(target_os = "linux", not(any(miri, shuttle))))]
 mod library;
+mod lines;
 mod message;
 #[cfg(all(target_os = "linux", not(miri)))]
 mod moves;
@@ -94,12 +95,15 @@ pub use defined::is_defined_elsewhere;
 pub use fault::{Fault, Registers, on_fault};
 #[cfg(all(feature = "reports", target_os = "linux", not(miri)))]
 #[cfg_attr(shuttle, allow(unused_imports, reason = "models have no reports"))]
-pub use files::{
-    block_too, close, drop_pending, open, pending_signals, read, takes_more, write_part,
+pub use files::{block_too, close, drop_pending, open, pending_signals, takes_more, write_part};
+pub use filter::{
+    inherits_filter, is_careful, is_filtered, see_filters, sees_filters, set_filtered,
 };
-pub use filter::{is_filtered, see_filters, sees_filters, set_filtered};
 #[cfg(miri)]
 pub use interpreted::*;
+#[cfg(all(feature = "reports", not(miri)))]
+#[cfg_attr(shuttle, allow(unused_imports, reason = "models have no reports"))]
+pub use lines::each_line_of;
 #[cfg(all(target_os = "linux", not(miri)))]
 pub use linux::*;
 #[cfg(feature = "reports")]

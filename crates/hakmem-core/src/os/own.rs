@@ -15,8 +15,9 @@ pub fn map_memory(len: usize) -> Option<usize> {
 /// Copies the process's own memory from address `from` into `to`. Stops at the first system page
 /// that cannot be read, at the end of `to`, or after 12 KiB. Returns how many bytes it copied.
 ///
-/// Any `from` is safe: the kernel copies, so nothing faults. Returns 0 where a sandbox refuses the
-/// call. In a process that is known to have a filter it returns 0 without the call.
+/// Any `from` is safe: the kernel copies, so nothing faults. Returns 0 where a sandbox refuses. In
+/// a process that is known to have made a filter it returns 0 without a call. One that inherited a
+/// filter reads `/proc/self/mem`.
 #[cfg(not(miri))]
 pub fn copy_readable(from: usize, to: &mut [u8]) -> usize {
     use super::count::{Kind, counted};
@@ -26,6 +27,10 @@ pub fn copy_readable(from: usize, to: &mut [u8]) -> usize {
         return 0;
     }
     let room = to.len().min((PIECES - 1) * PAGE).min(usize::MAX - from);
+    if super::inherits_filter() == Some(true) {
+        let copied = counted(Kind::Query, || copy_by_file(from, &mut to[..room]));
+        return usize::try_from(copied).unwrap_or(0);
+    }
     // The kernel copies whole entries of the list or none. So each system page has an entry.
     let mut pieces = [[0usize; 2]; PIECES];
     let (mut count, mut at) = (0, from);
@@ -46,6 +51,20 @@ pub fn copy_readable(from: usize, to: &mut [u8]) -> usize {
         return copy_by_pipe(&pieces[..count], to);
     }
     usize::try_from(copied).unwrap_or(0)
+}
+
+/// [`copy_readable`] by calls that the loader makes, too. Negative: an error's number.
+#[cfg(not(miri))]
+fn copy_by_file(from: usize, to: &mut [u8]) -> isize {
+    use super::linux::syscall;
+    let name = c"/proc/self/mem".as_ptr().expose_provenance();
+    let flags = libc::O_CLOEXEC as usize;
+    let file = syscall(libc::SYS_openat, [libc::AT_FDCWD as usize, name, flags, 0, 0, 0]);
+    let Ok(fd) = usize::try_from(file) else { return file };
+    let (at, len) = (to.as_mut_ptr().expose_provenance(), to.len());
+    let copied = syscall(libc::SYS_pread64, [fd, at, len, from, 0, 0]);
+    syscall(libc::SYS_close, [fd, 0, 0, 0, 0, 0]);
+    copied
 }
 
 /// The same for tests under an emulator that has no such call.

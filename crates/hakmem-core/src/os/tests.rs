@@ -6,6 +6,7 @@ use super::*;
 use crate::base::sync::{AtomicU32, AtomicUsize, Ordering::*};
 use crate::testing::in_child;
 use core::ffi::c_void;
+use std::os::fd::AsRawFd;
 use std::{env, ffi::CString, fs, process, string::String, thread, vec, vec::Vec};
 
 const LEN: usize = 64 << 10;
@@ -85,9 +86,41 @@ fn what_is_resident_is_seen() {
     assert!(!map.read(usize::MAX - 4096, &mut [Page::Absent; 4]), "nor could be");
 }
 
+/// The library stands in front of what makes filters: then mincore answers, and no other thread of
+/// the program finds a descriptor of hakmem's.
+#[test]
+fn without_a_filter_no_file_says_what_is_resident() {
+    in_child(|| {
+        filter::forget();
+        see_filters();
+        let lowest = || fs::File::open("/dev/null").unwrap().as_raw_fd();
+        let (start, free) = (written(), lowest());
+        let map = Pagemap::open().unwrap();
+        assert_eq!(lowest(), free);
+        let mut all = [Page::Swapped; LEN / 4096];
+        let all = &mut all[..pages()];
+        assert!(map.read(start, all) && all.iter().all(|&page| page == Page::Resident));
+        assert!(purge(start, LEN));
+        assert!(map.read(start, all) && all.iter().all(|&page| page == Page::Absent));
+        assert!(unreserve(start, LEN) && !map.read(start, all), "nothing is there");
+        each_page();
+        drop(map);
+        allow_all();
+        filter::forget();
+        let map = Pagemap::open().unwrap();
+        assert_ne!(lowest(), free, "a filter may know no mincore");
+        drop(map);
+        assert_eq!(lowest(), free);
+    });
+}
+
 /// With more system pages than one call reads.
 #[test]
 fn each_page_has_its_own_place() {
+    each_page();
+}
+
+fn each_page() {
     const MANY: usize = 300;
     let len = MANY * page_size();
     let start = map_memory(len).unwrap();
@@ -136,6 +169,49 @@ fn a_process_with_a_filter_asks_for_nothing_that_it_can_do_without() {
         assert_eq!(asks(), [true; 3]);
         assert_eq!((physical_memory(), address_limit()), known);
     });
+}
+
+/// Containers give their programs filters. This one allows all calls, past what hakmem sees.
+#[test]
+fn a_process_that_inherited_a_filter_asks_by_files() {
+    in_child(|| {
+        let word = 0x1234_5678_u64;
+        let copy = || {
+            let mut to = [0; 8];
+            assert_eq!(copy_readable((&raw const word).addr(), &mut to), 8);
+            u64::from_ne_bytes(to)
+        };
+        filter::forget();
+        assert!(inherits_filter() == Some(false) && !is_careful() && copy() == word);
+        let query = || count(Kind::Query as usize).1;
+        allow_all();
+        filter::forget();
+        let before = query();
+        assert!(inherits_filter() == Some(true) && is_careful() && !is_filtered());
+        assert_eq!(copy(), word);
+        assert_eq!(query(), before + 1, "by one call of its own kind");
+        assert!(Pagemap::open().is_some(), "what asks by files anyway does so");
+        // Up to the end of what is there, and nothing where nothing is.
+        let start = reserve(2 * LEN).unwrap();
+        assert!(commit(start, LEN) && unreserve(start + LEN, LEN));
+        let mut to = [1; 3 * 4096];
+        assert_eq!(copy_readable(start + LEN - 5000, &mut to), 5000);
+        assert_eq!(copy_readable(start + LEN, &mut to), 0);
+        assert_eq!(copy_readable(usize::MAX - 7, &mut to), 0);
+        assert!(unreserve(start, LEN));
+    });
+}
+
+/// Makes a filter that allows all calls, by the bare system call.
+fn allow_all() {
+    let code = [libc::sock_filter { code: 6, jt: 0, jf: 0, k: libc::SECCOMP_RET_ALLOW }];
+    let program = libc::sock_fprog { len: 1, filter: code.as_ptr().cast_mut() };
+    let call = |option: i32, a: usize, b: usize| {
+        linux::raw(libc::SYS_prctl, [option as usize, a, b, 0, 0, 0])
+    };
+    let at = (&raw const program).expose_provenance();
+    assert_eq!(call(libc::PR_SET_NO_NEW_PRIVS, 1, 0), 0);
+    assert_eq!(call(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER as usize, at), 0);
 }
 
 #[test]

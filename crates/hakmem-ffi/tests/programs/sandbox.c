@@ -164,7 +164,7 @@ static void first_block(void) {
 
 static void allocation(void) {
     static const int calls[] = {SYS_mmap,  SYS_munmap, SYS_mprotect, SYS_mremap, SYS_madvise,
-                                SYS_openat, SYS_pread64, SYS_close, SYS_futex, -1};
+                                SYS_openat, SYS_read,   SYS_pread64,  SYS_close,  SYS_futex, -1};
     free(malloc(100));
     allow(calls);
     allow(ending);

@@ -7,8 +7,7 @@
 use super::handler::{self, Reports};
 use super::out::stderr_line;
 use super::sink::{File, Stderr};
-use super::{Event, Format, errno, make, map, out, profile, settings, usage};
-use crate::api::c;
+use super::{Event, Format, errno, make, map, out, profile, settings};
 use crate::os;
 use core::cell::UnsafeCell;
 use core::ffi::{c_char, c_int};
@@ -207,11 +206,9 @@ unsafe fn begin(envp: *const *const c_char, announced: bool) {
             handler::catch::<OnSignal>(signal);
         }
     }
-    // The program may have been started under a filter. The loader opened and read files under it,
-    // so this may open and read files too.
-    if (profiled || !has_none || plan.errors.is_some()) && usage::may_be_filtered() {
-        keep_files();
-        c::set_filtered(true);
+    // A report asks, and may do so where files can no longer be opened.
+    if profiled || !has_none || plan.errors.is_some() {
+        os::inherits_filter();
     }
 }
 

@@ -4,8 +4,8 @@
 use super::Event;
 use super::out::{self, Lossy, stderr_line};
 use super::sink::File;
-use crate::api::c;
 use crate::observe::stats::{self, Content, HeapName, Segment};
+use crate::os;
 use core::fmt::{self, Write};
 use core::ptr::null_mut;
 
@@ -165,10 +165,14 @@ fn list<T>(
 }
 
 /// The name that the kernel has for the calling thread: up to 15 bytes and a NUL. Empty in a
-/// process with a filter, which may end it for asking.
+/// process that made a filter, which may end it for asking.
 fn name() -> [u8; 16] {
     let mut name = [0; 16];
-    if c::is_filtered() {
+    if os::is_careful() {
+        os::each_line_of(c"/proc/thread-self/comm", &mut |line| {
+            let len = line.len().min(name.len() - 1);
+            name[..len].copy_from_slice(&line[..len]);
+        });
         return name;
     }
     // SAFETY: the call writes at most 16 bytes, and `name` has 16.

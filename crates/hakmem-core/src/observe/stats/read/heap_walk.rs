@@ -134,7 +134,7 @@ pub fn resident_bytes() -> u64 {
     let step = used.div_ceil(ASKED).max(1);
     let (mut asked, mut resident) = (0u64, 0u64);
     let segments = arena::all().flat_map(|arena| arena.used().map(move |segment| (arena, segment)));
-    let Some(map) = os::Pagemap::open() else { return 0 };
+    let Some(map) = os::Pagemap::open_file() else { return 0 };
     for (arena, segment) in segments.step_by(step) {
         let mut pages = [os::Page::Absent; SEGMENT / 4096];
         let pages = &mut pages[..SEGMENT / page];

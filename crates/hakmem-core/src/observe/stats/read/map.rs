@@ -47,7 +47,7 @@ pub fn resident(address: usize) -> Option<[u8; SLOTS]> {
     let page = os::page_size();
     let mut pages = [os::Page::Absent; SEGMENT_BYTES / 4096];
     let pages = &mut pages[..SEGMENT_BYTES / page];
-    if !os::Pagemap::open()?.read(address, pages) {
+    if !os::Pagemap::open_file()?.read(address, pages) {
         return None;
     }
     let mut counts = [0; SLOTS];
