@@ -26,9 +26,9 @@ hakmem draws the last map. With --pid hakmem reads the memory of a running proce
 preparation. hakmem runs PROG as `hakmem run` does, draws its heap as it was at the end, and exits \
 with its exit status.
 Exit status: 0, or
-  1    there is nothing to draw, or the picture cannot be written
+  1    there is nothing to draw, or the file cannot be written
   2    wrong usage
-  125  PROG left no map, or the picture cannot be written
+  125  PROG left no map, or the file cannot be written
   125, 126, 127  PROG was not started, as for `hakmem run`
 
 Examples:
@@ -45,9 +45,10 @@ pub struct Options {
     /// Reads the map of a running process
     #[arg(long, conflicts_with = "command", value_parser = clap::value_parser!(u32).range(1..=i64::from(i32::MAX)))]
     pid: Option<u32>,
-    /// Where the picture goes; - is standard output
-    #[arg(long, short, value_name = "SVG", default_value = "hakmem-map.svg")]
-    output: PathBuf,
+    /// Where the picture or the JSON goes; - is standard output [default: hakmem-map.svg, with
+    /// --json hakmem-map.json]
+    #[arg(long, short, value_name = "FILE")]
+    output: Option<PathBuf>,
     /// Writes the map itself as JSON, without a picture
     #[arg(long)]
     json: bool,
@@ -60,6 +61,24 @@ pub struct Options {
     /// The program, with its arguments
     #[arg(trailing_var_arg = true, num_args = 1.., value_names = ["PROG", "ARGS"])]
     command: Vec<OsString>,
+}
+
+/// Said of a program under `--after`.
+const ENDED: &str = "the program ended before its map was taken";
+
+impl Options {
+    fn output(&self) -> &Path {
+        match &self.output {
+            Some(output) => output,
+            None if self.json => Path::new("hakmem-map.json"),
+            None => Path::new("hakmem-map.svg"),
+        }
+    }
+
+    /// What is written.
+    fn what(&self) -> &'static str {
+        if self.json { "map" } else { "picture" }
+    }
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {
@@ -100,6 +119,7 @@ fn last_of(file: &Path, pid: Option<u32>) -> io::Result<(Option<Map>, usize)> {
     Map::last(BufReader::new(File::open(file)?), pid)
 }
 
+/// Writes the picture or the JSON, and names the file on standard error.
 fn write(map: &Map, options: &Options) -> Result<(), String> {
     let to = |file: &mut dyn Write| {
         let mut file = BufWriter::new(file);
@@ -112,18 +132,23 @@ fn write(map: &Map, options: &Options) -> Result<(), String> {
         }
         file.flush()
     };
-    let path = &options.output;
+    let path = options.output();
     if path == OsStr::new("-") {
         return match output::stdout().and_then(|mut stdout| to(&mut stdout)) {
             // A reader that has seen enough is no failure.
             Err(e) if e.kind() != io::ErrorKind::BrokenPipe => {
-                Err(format!("cannot write the picture: {e}"))
+                Err(format!("cannot write the {}: {e}", options.what()))
             }
             _ => Ok(()),
         };
     }
     let written = output::create(path).and_then(|mut file| to(&mut file));
-    written.map_err(|e| format!("cannot write {}: {e}", path.display()))
+    written.map_err(|e| format!("cannot write {}: {e}", path.display()))?;
+    let (program, pid, when) = (&map.program, map.pid, map.when());
+    let head = format!("hakmem: heap of {program}, process {pid}, {when}");
+    let said = format!("{head}\n  wrote {}\n", path.display());
+    let _ = io::stderr().write_all(said.as_bytes());
+    Ok(())
 }
 
 /// Runs the program and draws it. Whatever becomes of the picture, the program goes on to its end.
@@ -140,8 +165,8 @@ fn of_program(options: &Options) -> ! {
 
 fn try_program(options: &Options) -> Result<End, NotStarted> {
     let prepared = Prepared::new(&options.command, options.lib.as_deref())?;
-    if options.output != OsStr::new("-") {
-        output::tried(&options.output).map_err(own_failure)?;
+    if options.output() != OsStr::new("-") {
+        output::tried(options.output()).map_err(own_failure)?;
     }
     let file = prepared.scratch().join("map");
     let mut environment = prepared.environment();
@@ -159,11 +184,11 @@ fn try_program(options: &Options) -> Result<End, NotStarted> {
             }
         }
         if end.is_some() {
-            say("the program ended before its map was taken");
+            say(ENDED);
         } else {
             let found = Target::open(pid).and_then(|mut target| Map::of(&mut target));
             map = found
-                .map_err(|trouble: Trouble| say(&trouble.say(pid)))
+                .map_err(|trouble| say(&too_early(&trouble, pid, time)))
                 .ok();
         }
     }
@@ -181,6 +206,19 @@ fn try_program(options: &Options) -> Result<End, NotStarted> {
     match end {
         End::Exited(0) if !matches!(written, Some(Ok(()))) => Ok(End::Exited(run::OWN_FAILURE)),
         _ => Ok(end),
+    }
+}
+
+/// Why there is no map of a program that this command started, after so long.
+fn too_early(trouble: &Trouble, pid: u32, after: Duration) -> String {
+    match trouble {
+        Trouble::Without { .. } => format!(
+            "hakmem was not in the program after {} s: it had not begun, had ended, or runs \
+             without hakmem; a larger --after takes the map later",
+            after.as_secs_f64()
+        ),
+        Trouble::Ended => ENDED.into(),
+        other => other.say(pid),
     }
 }
 

@@ -139,7 +139,12 @@ fn a_program_is_drawn_as_it_was_at_its_end() {
             (output.status.code(), stdout(&output).as_str()),
             (Some(3), "7")
         );
-        assert_eq!(stderr(&output), "");
+        let said = stderr(&output);
+        assert!(said.starts_with("hakmem: heap of perl, process "), "{said}");
+        assert!(
+            said.ends_with(&format!(", at its end\n  wrote {}\n", picture.display())),
+            "{said}"
+        );
         std::fs::read_to_string(&picture).unwrap()
     };
     let titles = titles(&draw(&[]));
@@ -147,6 +152,60 @@ fn a_program_is_drawn_as_it_was_at_its_end() {
     assert!(titles.iter().filter(|t| t.contains("blocks out")).count() > 50);
     let map: Value = serde_json::from_str(&draw(&["--json"])).unwrap();
     assert_eq!(map["event"], "exit");
+}
+
+/// Without `-o`, the JSON does not go where the picture goes.
+#[test]
+fn pictures_and_json_have_files_of_their_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let known = known();
+    let pid = known.pid().to_string();
+    for (options, name, other) in [
+        (&["--json"][..], "hakmem-map.json", "hakmem-map.svg"),
+        (&[], "hakmem-map.svg", "hakmem-map.json"),
+    ] {
+        let place = tempfile::tempdir_in(&folder).unwrap();
+        let mut command = hakmem();
+        command.args(["map", "--pid", &pid]).args(options);
+        let output = command.current_dir(&place).output().unwrap();
+        assert_ended(&output, 0, "");
+        let said = format!("hakmem: heap of known, process {pid}, while it ran\n  wrote {name}\n");
+        assert_eq!(stderr(&output), said);
+        let text = std::fs::read_to_string(place.path().join(name)).unwrap();
+        assert_eq!(
+            serde_json::from_str::<Value>(&text).is_ok(),
+            !options.is_empty()
+        );
+        assert!(!place.path().join(other).exists());
+    }
+    for (options, what) in [(&["--json"][..], "the map"), (&[], "the picture")] {
+        let mut command = hakmem();
+        command
+            .args(["map", "-o", "-", "--pid", &pid])
+            .args(options);
+        let full = std::fs::File::create("/dev/full").unwrap();
+        let output = command.stdout(full).output().unwrap();
+        assert_says(&output, &format!("cannot write {what}: No space left"));
+    }
+}
+
+/// The program may have executed another one, which does not run on hakmem.
+#[test]
+fn a_program_without_hakmem_after_a_while() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = hakmem();
+    command.args(["map", "--after", "0.5", "-o", "y.svg", "--lib"]);
+    command.arg(&*HAKMEM).current_dir(&folder);
+    let script = "exec env -u LD_PRELOAD sleep 2";
+    let output = command.args(["--", "bash", "-c", script]).output().unwrap();
+    assert_eq!(output.status.code(), Some(125), "{}", stderr(&output));
+    assert_says(&output, "hakmem was not in the program after 0.5 s");
+    assert_says(&output, "larger --after");
+    assert!(
+        !stderr(&output).contains("hakmem run"),
+        "{}",
+        stderr(&output)
+    );
 }
 
 #[test]

@@ -193,13 +193,7 @@ fn colours(n: usize, tone: u32) -> String {
 }
 
 fn name(map: &Map) -> String {
-    let when = match map.event.as_str() {
-        "exit" => "at its end".to_owned(),
-        "outside" => "while it ran".to_owned(),
-        "signal" => "at a signal".to_owned(),
-        "call" => "when it asked".to_owned(),
-        other => other.to_owned(),
-    };
+    let when = map.when();
     format!("The heap of {}, process {}, {when}", map.program, map.pid)
 }
 

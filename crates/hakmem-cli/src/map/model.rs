@@ -127,6 +127,17 @@ fn bounded<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Segment>, D::Error>
 }
 
 impl Map {
+    /// The moment, in words.
+    pub fn when(&self) -> &str {
+        match self.event.as_str() {
+            "exit" => "at its end",
+            "outside" => "while it ran",
+            "signal" => "at a signal",
+            "call" => "when it asked",
+            other => other,
+        }
+    }
+
     /// Parses one map.
     pub fn parse(line: &str) -> Result<Self, serde_json::Error> {
         let mut map: Self = serde_json::from_str(line)?;
