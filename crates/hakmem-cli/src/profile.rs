@@ -16,6 +16,7 @@ use hakmem_pprof::tool::module::Look;
 use hakmem_pprof::tool::{Profile, encode, flame, raw};
 use live::Live;
 use std::ffi::OsString;
+use std::fs;
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -209,14 +210,13 @@ fn files(
             &format!("{}.folded", bytes.name()),
             folded.as_bytes(),
         )?);
-        if !lines.is_empty() {
-            let svg = flame::graph(&lines, &profile, bytes, program.as_deref())?;
-            files.push(save(
-                output,
-                &format!("{}.svg", bytes.name()),
-                svg.as_bytes(),
-            )?);
+        let graph = format!("{}.svg", bytes.name());
+        if lines.is_empty() {
+            remove(&with_extension(output, &graph))?;
+            continue;
         }
+        let svg = flame::graph(&lines, &profile, bytes, program.as_deref())?;
+        files.push(save(output, &graph, svg.as_bytes())?);
     }
     Ok(match raw.samples.is_empty() && raw.event != "exit" {
         true => empty(raw.pid, &files),
@@ -259,6 +259,16 @@ fn save(prefix: &Path, extension: &str, bytes: &[u8]) -> Result<PathBuf, String>
     let written = output::create(&path).and_then(|mut file| file.write_all(bytes));
     written.map_err(|e| format!("cannot write {}: {e}", path.display()))?;
     Ok(path)
+}
+
+/// Removes a file of a profile before, if there is one.
+fn remove(path: &Path) -> Result<(), String> {
+    match fs::remove_file(path) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => {
+            Err(format!("cannot remove {}: {e}", path.display()))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Whether files can be named so; the error is for the user to read.

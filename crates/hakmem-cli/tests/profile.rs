@@ -40,6 +40,18 @@ fn compiled(name: &str, flags: &[&str]) -> PathBuf {
     )
 }
 
+/// A graph that a run before left is not taken for one of this run.
+#[test]
+fn a_run_without_live_samples_leaves_no_graph_of_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let graph = folder.path().join("out.live.svg");
+    std::fs::write(&graph, "of a run before").unwrap();
+    let (output, _) = profile(folder.path(), &[], Path::new("true"));
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert_says(&output, "out.live.folded");
+    assert!(!graph.exists());
+}
+
 #[test]
 fn a_c_program_without_frame_pointers() {
     let folder = tempfile::tempdir().unwrap();
