@@ -12,6 +12,7 @@ mod settings;
 mod target;
 
 use crate::checked::{name, say};
+use crate::proc::NOT_MOUNTED;
 use crate::{grammar, library, output, own, program};
 use clap::Args;
 use finding::{Finding, Verdict};
@@ -24,11 +25,11 @@ use std::process::exit;
 
 pub const AFTER_HELP: &str = "\
 Each finding has a verdict: \"ok\" works as anywhere, \"note\" is worth knowing, and with \
-\"problem\" hakmem does not serve the program, or the program is near a limit. hakmem looks at \
-    PROG \
-and does not run it. It runs itself once, on the library. It obeys NO_COLOR.
+\"problem\" hakmem does not serve the program, or the program is near a limit. It is a problem, \
+too, if process PID may not be read: then nothing tells whether hakmem serves it. hakmem looks at \
+PROG and does not run it. It runs itself once, on the library. It obeys NO_COLOR.
 Exit status: 0, or
-  1    there is a problem, or no process PID
+  1    there is a problem, no process PID, or no /proc to see it in
   2    wrong usage
   126, 127  PROG cannot be run, or was not found
 
@@ -80,6 +81,10 @@ fn findings(options: &Options) -> Vec<Finding> {
     let root = Root::new(options.root.as_deref());
     let mut all = vec![target::library(options.lib.as_deref())];
     all.extend(kernel::findings(&root));
+    if let Some(pid) = options.pid.filter(|_| !root.has_proc()) {
+        say(&format!("cannot look into process {pid}: {NOT_MOUNTED}"));
+        exit(1)
+    }
     let process = options.pid.map_or("self".to_owned(), |pid| pid.to_string());
     all.extend(memory::findings(&root, &process));
     if let Some(pid) = options.pid {
@@ -98,8 +103,9 @@ fn findings(options: &Options) -> Vec<Finding> {
     all.push(settings::finding(
         &variables,
         build,
-        cgroup::is_limited(&root, "self"),
+        cgroup::may_be_limited(&root, "self"),
     ));
+    all.push(process::inherited_filter(&root));
     all.push(preload::of_environment(&root, "self", &variables));
     all.push(preload::of_file(&root, "self"));
     all.extend(limits::findings(&root, "self"));

@@ -21,6 +21,7 @@ mod outcome;
 mod output;
 mod own;
 mod prepared;
+mod proc;
 mod profile;
 mod program;
 mod report;

@@ -1,16 +1,17 @@
 //! Finding libhakmem.so and naming it in a way that the dynamic loader understands.
 
+use crate::proc;
 use crate::program::Machine;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::{env, fs, io};
+use std::{fs, io};
 
 const NAME: &str = "libhakmem.so";
 const HARDENED: &str = "libhakmem-hardened.so";
 
 /// What to do about a missing library.
-const MISSING: &str = "--lib PATH names another";
+const MISSING: &str = "--lib PATH names one";
 const MISSING_HARDENED: &str = "./install.sh builds and installs it; or build it by cargo build \
      --release -p hakmem-ffi --features hardened --target-dir target/hardened, and name it by \
      --lib target/hardened/release/libhakmem.so";
@@ -36,11 +37,7 @@ pub fn find_hardened() -> Result<Library, String> {
 fn find_named(given: Option<&Path>, name: &str) -> Result<Library, String> {
     let places = match given {
         Some(path) => vec![path.to_path_buf()],
-        None => beside(
-            &env::current_exe()
-                .map_err(|e| format!("cannot find the hakmem executable itself: {e}"))?,
-            name,
-        ),
+        None => beside(&proc::own_file().map_err(|why| not_looked(&why))?, name),
     };
     for place in &places {
         match fs::metadata(place) {
@@ -61,6 +58,13 @@ fn find_named(given: Option<&Path>, name: &str) -> Result<Library, String> {
         "library not found; looked for {} ({advice})",
         looked.join(" and ")
     ))
+}
+
+/// Why the places of the library are not known.
+fn not_looked(why: &str) -> String {
+    format!(
+        "library not found: the command does not know its own folder, because {why} ({MISSING})"
+    )
 }
 
 fn beside(executable: &Path, name: &str) -> Vec<PathBuf> {

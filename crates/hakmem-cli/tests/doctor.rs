@@ -96,6 +96,122 @@ fn each_finding_on_a_process() {
     }
 }
 
+/// What cannot be read is not well for that reason.
+#[test]
+fn a_system_without_proc() {
+    let root = system(&[]);
+    fs::remove_dir_all(root.path().join("proc")).unwrap();
+    let found = findings(&doctor(Some(root.path()), &[]));
+    assert_found(&found, "/proc", "note", "not mounted");
+    for subject in [
+        "kernel.yama.ptrace_scope",
+        "control group",
+        "filter of system calls",
+    ] {
+        assert_found(&found, subject, "note", "not known");
+    }
+    let output = doctor(Some(root.path()), &["--pid", "42"]);
+    assert_ended(&output, 1, "");
+    assert_says(&output, "cannot look into process 42: /proc is not mounted");
+}
+
+/// What a kernel was built without has no file. That is known.
+#[test]
+fn a_kernel_without_yama_and_control_groups() {
+    let root = system(&[]);
+    fs::remove_dir_all(root.path().join("proc/sys/kernel/yama")).unwrap();
+    for process in ["self", "42"] {
+        fs::remove_file(root.path().join(format!("proc/{process}/cgroup"))).unwrap();
+    }
+    for words in [&[][..], &["--pid", "42"]] {
+        let found = findings(&doctor(Some(root.path()), words));
+        assert_found(&found, "kernel.yama.ptrace_scope", "ok", "not there");
+        assert_found(&found, "control group", "ok", "none for memory");
+    }
+}
+
+/// Runs the command on a system without /proc; None: that takes rights.
+fn without_proc(words: &[&str]) -> Option<Output> {
+    let mut command = Command::new("unshare");
+    command.args([
+        "-m",
+        "sh",
+        "-c",
+        "umount -l /proc && echo gone && exec \"$@\"",
+    ]);
+    command
+        .args(["sh", env!("CARGO_BIN_EXE_hakmem")])
+        .args(words);
+    let output = command.env_remove("LD_PRELOAD").output().ok()?;
+    output.stdout.starts_with(b"gone\n").then_some(output)
+}
+
+#[test]
+fn commands_without_proc() {
+    let library = HAKMEM.to_str().unwrap();
+    let Some(output) = without_proc(&["doctor"]) else {
+        return println!("skipped: only root can take /proc away");
+    };
+    let text = stdout(&output);
+    let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains("/proc: not mounted"), "{text}");
+    assert!(
+        words.contains("--lib PATH") && !words.contains("?."),
+        "{text}"
+    );
+    let output = without_proc(&["doctor", "--lib", library]).unwrap();
+    assert!(
+        stdout(&output).contains("note     library: "),
+        "{}",
+        stdout(&output)
+    );
+    let output = without_proc(&["stat", "--pid", "1"]).unwrap();
+    assert_says(
+        &output,
+        "cannot look into process 1: /proc is not mounted\n",
+    );
+    let output = without_proc(&["run", "true"]).unwrap();
+    assert_eq!(output.status.code(), Some(125));
+    assert_says(&output, "/proc is not mounted");
+    assert_says(&output, "--lib PATH");
+    let output = without_proc(&["run", "--lib", library, "true"]).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+}
+
+/// The command runs under a filter that lets every call through.
+#[test]
+fn a_filter_that_was_inherited() {
+    use std::os::unix::process::CommandExt;
+    const ALLOW: u32 = 0x7fff_0000;
+    let filtered = || {
+        let mut filter = libc::sock_filter {
+            code: (libc::BPF_RET | libc::BPF_K) as u16,
+            jt: 0,
+            jf: 0,
+            k: ALLOW,
+        };
+        let program = libc::sock_fprog {
+            len: 1,
+            filter: &mut filter,
+        };
+        // SAFETY: system calls with numbers and a live program.
+        let made = unsafe {
+            libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+            libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &program)
+        };
+        match made {
+            0 => Ok(()),
+            _ => Err(std::io::Error::last_os_error()),
+        }
+    };
+    let mut command = hakmem();
+    command.args(["doctor", "--json", "--lib"]).arg(&*HAKMEM);
+    // SAFETY: the closure only makes system calls.
+    let output = unsafe { command.pre_exec(filtered) }.output().unwrap();
+    let found = findings(&output);
+    assert_found(&found, "filter of system calls", "note", "inherits it");
+}
+
 /// Another allocator that is preloaded, by its file or by its name, before or behind hakmem.
 #[test]
 fn other_libraries_that_are_preloaded() {

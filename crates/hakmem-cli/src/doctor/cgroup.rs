@@ -39,12 +39,24 @@ const V2: Version = Version {
 };
 
 pub fn findings(root: &Root, process: &str) -> Vec<Finding> {
-    let Some((version, mount, group)) = place(root, process) else {
-        return vec![Finding::ok(
-            "control group",
-            "none for memory",
-            "No group limits the memory.",
-        )];
+    const SUBJECT: &str = "control group";
+    let (version, mount, group) = match place(root, process) {
+        Place::Known(version, mount, group) => (version, mount, group),
+        Place::None => {
+            return vec![Finding::ok(
+                SUBJECT,
+                "none for memory",
+                "No group limits the memory.",
+            )];
+        }
+        Place::Unknown => {
+            return vec![Finding::unknown(
+                SUBJECT,
+                "The group of the process, or where groups are mounted, cannot be read. A group \
+                 may limit the memory.",
+                "Look from where /proc and /sys/fs/cgroup are mounted.",
+            )];
+        }
     };
     let folders = folders(&mount, &group);
     let mut all = vec![limit(
@@ -62,10 +74,13 @@ pub fn findings(root: &Root, process: &str) -> Vec<Finding> {
     all
 }
 
-/// Whether a group that can be seen from here limits the memory of the process.
-pub fn is_limited(root: &Root, process: &str) -> bool {
-    let Some((version, mount, group)) = place(root, process) else {
-        return false;
+/// Whether a group that can be seen from here limits the memory of the process, or whether there is
+/// one is not known.
+pub fn may_be_limited(root: &Root, process: &str) -> bool {
+    let (version, mount, group) = match place(root, process) {
+        Place::Known(version, mount, group) => (version, mount, group),
+        Place::None => return false,
+        Place::Unknown => return true,
     };
     let folders = folders(&mount, &group);
     let names = [Some(version.hard), version.soft];
@@ -73,10 +88,26 @@ pub fn is_limited(root: &Root, process: &str) -> bool {
     names.any(|name| least(root, &folders, name).is_some())
 }
 
-/// Where the memory of a process is counted: the mounted hierarchy and the group in it.
-fn place(root: &Root, process: &str) -> Option<(&'static Version, String, String)> {
-    let groups = root.read(&format!("/proc/{process}/cgroup"))?;
-    let mounts = root.read("/proc/self/mountinfo")?;
+/// Where the memory of a process is counted.
+enum Place {
+    /// The mounted hierarchy and the group in it.
+    Known(&'static Version, String, String),
+    /// Nowhere.
+    None,
+    /// What tells it cannot be read.
+    Unknown,
+}
+
+fn place(root: &Root, process: &str) -> Place {
+    let path = format!("/proc/{process}/cgroup");
+    let Some(groups) = root.read(&path) else {
+        // A kernel without control groups has no such file.
+        return match root.has(&format!("/proc/{process}/status")) && !root.has(&path) {
+            true => Place::None,
+            false => Place::Unknown,
+        };
+    };
+    let mounts = root.read("/proc/self/mountinfo").unwrap_or_default();
     let v1 = groups.lines().find_map(|line| {
         let (controllers, group) = line.split_once(':')?.1.split_once(':')?;
         controllers
@@ -88,12 +119,18 @@ fn place(root: &Root, process: &str) -> Option<(&'static Version, String, String
         let is_memory = |kind: &str, options: &str| {
             kind == "cgroup" && options.split(',').any(|option| option == "memory")
         };
-        let (top, mount) = mounted(&mounts, is_memory)?;
-        return Some((&V1, mount, below(group, &top)));
+        return match mounted(&mounts, is_memory) {
+            Some((top, mount)) => Place::Known(&V1, mount, below(group, &top)),
+            None => Place::Unknown,
+        };
     }
-    let group = groups.lines().find_map(|line| line.strip_prefix("0::"))?;
-    let (top, mount) = mounted(&mounts, |kind, _| kind == "cgroup2")?;
-    Some((&V2, mount, below(group, &top)))
+    let Some(group) = groups.lines().find_map(|line| line.strip_prefix("0::")) else {
+        return Place::None;
+    };
+    match mounted(&mounts, |kind, _| kind == "cgroup2") {
+        Some((top, mount)) => Place::Known(&V2, mount, below(group, &top)),
+        None => Place::Unknown,
+    }
 }
 
 /// The first mount whose kind and options fit: the group at its top, and its folder.

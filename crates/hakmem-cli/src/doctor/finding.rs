@@ -15,7 +15,8 @@ pub enum Verdict {
     Ok,
     /// hakmem works. Something is worth knowing.
     Note,
-    /// hakmem does not serve the program, or the program is near a limit.
+    /// hakmem does not serve the program, or nothing tells whether it does, or the program is near
+    /// a limit.
     Problem,
 }
 
@@ -61,6 +62,15 @@ impl Finding {
             meaning: meaning.into(),
             advice: None,
         }
+    }
+
+    /// One on what could not be read.
+    pub fn unknown(
+        subject: &'static str,
+        meaning: impl Into<String>,
+        advice: impl Into<String>,
+    ) -> Self {
+        Self::new(Verdict::Note, subject, "not known", meaning, advice)
     }
 
     /// One that is worth knowing, or a problem.

@@ -14,8 +14,21 @@ const NEWER: [(u32, u32, &str); 4] = [
 
 pub fn findings(root: &Root) -> Vec<Finding> {
     let calls = CALLS.iter().map(|used| call(root, used));
-    let all = version(root).into_iter().chain(calls);
-    all.chain(Some(ptrace(root))).collect()
+    let all = unmounted(root).into_iter().chain(version(root));
+    all.chain(calls).chain(Some(ptrace(root))).collect()
+}
+
+fn unmounted(root: &Root) -> Option<Finding> {
+    (!root.has_proc()).then(|| {
+        Finding::new(
+            Verdict::Note,
+            "/proc",
+            "not mounted",
+            "What the kernel says there of itself and of processes is not known here. hakmem \
+             serves programs without it. The commands with --pid do not work.",
+            "Mount it: mount -t proc proc /proc.",
+        )
+    })
 }
 
 /// The first two numbers.
@@ -108,10 +121,18 @@ fn traces_all(root: &Root) -> bool {
 fn ptrace(root: &Root) -> Finding {
     const SUBJECT: &str = "kernel.yama.ptrace_scope";
     let Some(scope) = root.number("/proc/sys/kernel/yama/ptrace_scope") else {
-        return Finding::ok(
+        // Without Yama, its folder is missing among the others.
+        if root.has("/proc/sys/kernel") && !root.has("/proc/sys/kernel/yama") {
+            return Finding::ok(
+                SUBJECT,
+                "not there",
+                "A user may look into all of his own processes.",
+            );
+        }
+        return Finding::unknown(
             SUBJECT,
-            "not there",
-            "A user may look into all of his own processes.",
+            "It cannot be read. It may keep hakmem top, stat --pid and map --pid out.",
+            "If they say that a process may not be read, use sudo.",
         );
     };
     let found = scope.to_string();

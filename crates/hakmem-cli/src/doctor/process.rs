@@ -30,7 +30,7 @@ pub fn findings(root: &Root, pid: u32) -> Option<Vec<Finding>> {
     // Only who may trace the process may read its environment.
     if let Some(text) = root.read(&format!("/proc/{process}/environ")) {
         let variables = settings::parse(&text);
-        let limited = cgroup::is_limited(root, &process);
+        let limited = cgroup::may_be_limited(root, &process);
         all.push(settings::finding(&variables, build, limited));
         all.push(preload::of_environment(root, &process, &variables));
     }
@@ -102,14 +102,52 @@ fn tracer(root: &Root, status: &str) -> Option<Finding> {
     })
 }
 
+const FILTER: &str = "filter of system calls";
+const FILTER_ADVICE: &str = "docs/c-abi.md lists hakmem's system calls. If the filter refuses \
+                             clone, set HAKMEM_SCAVENGER=0.";
+
+/// The word for the filter in a status; None: it cannot be read. A kernel without filters has no
+/// word for them.
+fn mode(root: &Root, status: &str) -> Option<String> {
+    root.read(status)?;
+    Some(root.field(status, "Seccomp").unwrap_or_else(|| "0".into()))
+}
+
+fn no_mode() -> Finding {
+    Finding::unknown(
+        FILTER,
+        "The status in /proc cannot be read. There may be a filter.",
+        FILTER_ADVICE,
+    )
+}
+
+/// The filter of this command, which a program gets that is started like it.
+pub fn inherited_filter(root: &Root) -> Finding {
+    match mode(root, "/proc/self/status").as_deref() {
+        None => no_mode(),
+        Some("0") => Finding::ok(
+            FILTER,
+            "none",
+            "A program that is started here may make all of hakmem's system calls.",
+        ),
+        Some(_) => Finding::new(
+            Verdict::Note,
+            FILTER,
+            "seccomp",
+            "This command runs under a filter. A program that is started here inherits it. The \
+             filter decides which of hakmem's calls the system answers.",
+            FILTER_ADVICE,
+        ),
+    }
+}
+
 fn filter(root: &Root, status: &str) -> Finding {
-    const SUBJECT: &str = "filter of system calls";
-    let mode = root.field(status, "Seccomp").unwrap_or_default();
-    match mode.as_str() {
-        "" | "0" => Finding::ok(SUBJECT, "none", "hakmem may make all its system calls."),
-        "1" => Finding::new(
+    match mode(root, status).as_deref() {
+        None => no_mode(),
+        Some("0") => Finding::ok(FILTER, "none", "hakmem may make all its system calls."),
+        Some("1") => Finding::new(
             Verdict::Problem,
-            SUBJECT,
+            FILTER,
             "strict",
             "Only read, write and exit are allowed. The next block that needs memory from the \
              system ends the process.",
@@ -117,11 +155,11 @@ fn filter(root: &Root, status: &str) -> Finding {
         ),
         _ => Finding::new(
             Verdict::Note,
-            SUBJECT,
+            FILTER,
             "seccomp",
-            "The filter must allow the system calls that docs/c-abi.md lists. A process that made \
+            "The filter decides which of hakmem's calls the system answers. A process that made \
              the filter itself gets no thread that gives memory back, and its profile no stacks.",
-            "If the filter refuses clone, set HAKMEM_SCAVENGER=0.",
+            FILTER_ADVICE,
         ),
     }
 }

@@ -50,6 +50,16 @@ impl Root {
         self.read(path)?.parse().ok()
     }
 
+    /// Whether there is a file or a folder of this name.
+    pub fn has(&self, path: &str) -> bool {
+        self.path(path).exists()
+    }
+
+    /// Whether /proc is mounted.
+    pub fn has_proc(&self) -> bool {
+        self.has("/proc/self")
+    }
+
     /// The number of lines.
     pub fn lines(&self, path: &str) -> Option<u64> {
         let mut lines = Lines::new(

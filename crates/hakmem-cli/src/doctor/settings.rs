@@ -17,7 +17,7 @@ pub fn parse(text: &str) -> Variables {
 }
 
 /// `build`: the one that is to obey them, if that is known. `limited`: whether a control group
-/// limits the memory.
+/// limits the memory, or may do so.
 pub fn finding(variables: &Variables, build: Option<Build>, limited: bool) -> Finding {
     const SUBJECT: &str = "options";
     let ours: Vec<_> = variables

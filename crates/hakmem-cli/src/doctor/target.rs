@@ -5,6 +5,7 @@ use crate::checked;
 use crate::library::{self, Library};
 use crate::needed;
 use crate::own::{self, Own};
+use crate::proc;
 use crate::program::{self, Machine, NotStarted};
 use std::ffi::OsStr;
 use std::path::Path;
@@ -36,7 +37,19 @@ pub fn library(given: Option<&Path>) -> Finding {
             "Name libhakmem.so by --lib PATH.",
         );
     }
-    match version(&library) {
+    let this = match proc::own_file() {
+        Ok(this) => this,
+        Err(why) => {
+            return Finding::new(
+                Verdict::Note,
+                SUBJECT,
+                &path,
+                format!("Whether it serves a program was not tried, because {why}."),
+                "hakmem run --lib PATH PROG tries it.",
+            );
+        }
+    };
+    match version(&this, &library) {
         Ok(version) if version == env!("CARGO_PKG_VERSION") => Finding::ok(
             SUBJECT,
             &format!("{path}, version {version}"),
@@ -64,13 +77,12 @@ pub fn library(given: Option<&Path>) -> Finding {
 }
 
 /// Runs this command on the library. The map that it leaves names the library's version.
-fn version(library: &Library) -> Result<String, String> {
+fn version(this: &Path, library: &Library) -> Result<String, String> {
     let said = |e: &dyn std::fmt::Display| e.to_string();
     let folder = tempfile::Builder::new().prefix("hakmem-").tempdir();
     let folder = folder.map_err(|e| said(&e))?;
     let map = folder.path().join("map");
     let preload = library::preload(&library.path, folder.path(), None)?;
-    let this = env::current_exe().map_err(|e| said(&e))?;
     let mut command = Command::new(this);
     for (name, _) in env::vars_os() {
         if name.as_encoded_bytes().starts_with(b"HAKMEM_") {

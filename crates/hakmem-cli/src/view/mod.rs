@@ -27,6 +27,7 @@ pub use reading::{Reading, reading as look_at};
 
 use crate::build::Build;
 use crate::checked::Budget;
+use crate::proc;
 use heaps::Heaps;
 use memory::{IN_ALL, Memory};
 use note::Note;
@@ -99,7 +100,7 @@ impl Trouble {
             Self::Other(e) if e.raw_os_error() == Some(libc::EFAULT) => format!(
                 "cannot look into process {pid}: what its hakmem names lies where it has no memory"
             ),
-            Self::Other(e) => format!("cannot look into process {pid}: {e}"),
+            Self::Other(e) => format!("cannot look into process {pid}: {}", proc::why(e)),
         }
     }
 }

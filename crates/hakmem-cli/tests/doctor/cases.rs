@@ -64,7 +64,25 @@ const YAMA: &str = "proc/sys/kernel/yama/ptrace_scope";
 const SIZE: &str = "sys/kernel/mm/transparent_hugepage/hpage_pmd_size";
 const SMALLER: &str = "sys/kernel/mm/transparent_hugepage/hugepages-2048kB/enabled";
 
-pub const OF_SYSTEM: [Case; 27] = [
+pub const OF_SYSTEM: [Case; 30] = [
+    (
+        &[("proc/self/status", "CapEff: 0\nSeccomp:\t2\n")],
+        "filter of system calls",
+        "note",
+        "A program that is started here inherits it.",
+    ),
+    (
+        &[(YAMA, "")],
+        "kernel.yama.ptrace_scope",
+        "note",
+        "not known",
+    ),
+    (
+        &[("proc/self/mountinfo", "")],
+        "control group",
+        "note",
+        "not known",
+    ),
     (
         &[("proc/self/status", "CapEff: 0\nTHP_enabled:\t0\n")],
         "huge pages",
