@@ -25,6 +25,7 @@ mod proc;
 mod profile;
 mod program;
 mod report;
+mod rest;
 mod rows;
 mod run;
 mod stat;

@@ -55,6 +55,24 @@ fn gets_functions_and_lines(name: &str, flags: &[&str]) {
     assert_eq!(stdout(&piped), text);
 }
 
+/// The process writes the first line of each report itself: `hakmem run` does not repeat it.
+#[test]
+fn run_leaves_out_what_the_process_wrote_itself() {
+    let program = BUILT.compile("wrong.c", "wrong-once", &["-g", "-fno-builtin"]);
+    let mut command = hakmem();
+    command.args(["run", "--lib"]).arg(&*HAKMEM).arg(&program);
+    let text = stderr(&command.output().unwrap());
+    assert_eq!(text.matches("double free").count(), 1, "{text}");
+    for part in [
+        "hakmem: the rest of the report of process ",
+        ", with functions and lines:\nhakmem: 0x",
+        " (wrong-once):\n",
+        "#0 frees_it (",
+    ] {
+        assert_eq!(text.matches(part).count(), 1, "{part}: {text}");
+    }
+}
+
 #[test]
 fn a_file_without_a_report_is_named() {
     let folder = tempfile::tempdir().unwrap();
