@@ -24,6 +24,7 @@ mod prepared;
 mod proc;
 mod profile;
 mod program;
+mod refused;
 mod report;
 mod rest;
 mod rows;
@@ -36,6 +37,7 @@ mod top;
 mod view;
 
 use clap::{Parser, Subcommand};
+use std::io::{self, Write};
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -86,13 +88,19 @@ enum Command {
 }
 
 /// Says what is wrong with the line, or prints the help that was asked for.
-fn tell(told: &clap::Error) -> ! {
+fn tell(mut told: clap::Error) -> ! {
     let printed = match told.use_stderr() {
         false => output::stdout().and_then(|_| told.print()),
-        true => told.print(),
+        true => {
+            refused::suggest(&mut told);
+            match refused::narrow(&told.render().to_string()) {
+                Some(text) => io::stderr().write_all(text.as_bytes()),
+                None => told.print(),
+            }
+        }
     };
     match printed {
-        Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => {
+        Err(e) if e.kind() != io::ErrorKind::BrokenPipe => {
             checked::say(&format!("cannot write: {e}"));
             std::process::exit(told.exit_code().max(1))
         }
@@ -102,7 +110,7 @@ fn tell(told: &clap::Error) -> ! {
 
 /// The command.
 pub fn main() -> ! {
-    let cli = Cli::try_parse().unwrap_or_else(|told| tell(&told));
+    let cli = Cli::try_parse().unwrap_or_else(|told| tell(told));
     match cli.command {
         Command::Run(options) => run::run(&options),
         Command::Stat(options) => stat::stat(options),

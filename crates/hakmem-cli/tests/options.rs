@@ -53,6 +53,20 @@ fn one_by_its_name() {
     assert_says(&output, "'DECAY_MS'");
 }
 
+/// All names, in lines that fit, and the nearest one, in whatever case.
+#[test]
+fn an_unknown_name() {
+    for (name, nearest) in [("NOPE", "MODE"), ("hakmem_decay_mss", "DECAY_MS")] {
+        let output = hakmem().args(["options", name]).output().unwrap();
+        assert_ended(&output, 2, "");
+        let text = stderr(&output);
+        let widest = text.lines().map(|line| line.chars().count()).max();
+        assert!(widest <= Some(80), "{text}");
+        assert_says(&output, &format!("a similar value exists: '{nearest}'"));
+        assert!(words(&text).contains("[possible values: "), "{text}");
+    }
+}
+
 /// What is in force there, whoever has set it.
 #[test]
 fn of_a_running_process() {
