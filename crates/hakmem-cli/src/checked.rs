@@ -19,6 +19,8 @@
 //! 7. A file is read up to a length, line by line ([`Lines`]), and one that another file names only
 //!    if it is a regular one ([`open`]).
 
+use crate::lines::wrap;
+use crate::terminal::Terminal;
 pub use hakmem_pprof::tool::checked::{Budget, Lines, name, refuse, text, total};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -36,10 +38,15 @@ pub fn within(value: u64, range: RangeInclusive<usize>, name: &str) -> io::Resul
 }
 
 /// For the user to read, on standard error, which may be closed or broken: that is no reason to
-/// fail. The message may have names of files and programs in it.
+/// fail. The message may have names of files and programs in it. It is one line; a terminal gets it
+/// broken between words.
 pub fn say(message: &str) {
-    let line = format!("hakmem: {}\n", text(message, 4096));
-    let _ = io::stderr().write_all(line.as_bytes());
+    let line = format!("hakmem: {}", text(message, 4096));
+    let lines = match Terminal::of_stderr() {
+        Some(terminal) => wrap(&line, terminal.width, 2).join("\n"),
+        None => line,
+    };
+    let _ = io::stderr().write_all((lines + "\n").as_bytes());
 }
 
 /// A file that the user named. A pipe is opened without waiting for who holds its other end; from

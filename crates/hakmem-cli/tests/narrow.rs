@@ -5,6 +5,7 @@ use crate::common;
 use common::terminal::Terminal;
 use common::*;
 use std::ffi::OsStr;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// What the command shows on a terminal, in whole lines: those that the terminal breaks are one.
@@ -128,6 +129,18 @@ fn tables_and_summaries_of_a_program() {
     let piped = shown(shell(&format!("{run} 2>&1 | cat"), starts), 80);
     let whole = silent.replace("included ", "included        ");
     assert!(piped.trim_end().ends_with(&whole), "{piped}");
+}
+
+/// Of the command itself, too: the longest message is that of the missing library.
+#[test]
+fn messages() {
+    let folder = tempfile::tempdir().unwrap();
+    let alone = copied(Path::new(env!("CARGO_BIN_EXE_hakmem")), folder.path());
+    let line = format!("{} run --hardened true; test $? = 125", alone.display());
+    let text = shown(shell(&line, ""), 80);
+    assert_fits(&text, 80);
+    let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains("library not found"), "{text}");
 }
 
 #[test]
