@@ -7,6 +7,21 @@ use crate::rows;
 use crate::terminal::Terminal;
 pub use hakmem_pprof::tool::numbers::{bytes, duration, grouped};
 
+/// What is said of a figure that the process could not ask the system for, as its filter forbade
+/// that, and of one that cannot be read from outside. Its report has 0 there.
+pub const NOT_KNOWN: &str = "not known";
+
+/// What is resident of a process. Nothing is of none that runs.
+pub fn resident(n: u64) -> String {
+    if n == 0 { NOT_KNOWN.into() } else { bytes(n) }
+}
+
+/// The page faults of processes. None is without.
+pub fn faults(minor: u64, major: u64) -> Option<String> {
+    let known = (minor, major) != (0, 0);
+    known.then(|| format!("{} minor, {} major", grouped(minor), grouped(major)))
+}
+
 /// Kinds of system calls that are listed.
 const KINDS: usize = 64;
 /// Columns of a row's name.
@@ -77,6 +92,10 @@ struct Totals {
     resident: Peak,
     minor_faults: u64,
     major_faults: u64,
+    /// Of so many it is not known what was resident, …
+    without_resident: usize,
+    /// … and of so many how they faulted.
+    without_faults: usize,
     syscalls: Vec<Calls>,
 }
 
@@ -140,6 +159,9 @@ impl Totals {
             totals.live.add(figures.peak_live_bytes_upper_bound);
             let resident = figures.peak_resident_kib.saturating_mul(1024);
             totals.resident.add(resident);
+            totals.without_resident += usize::from(resident == 0);
+            let faults = (figures.minor_faults, figures.major_faults);
+            totals.without_faults += usize::from(faults == (0, 0));
             add(&mut totals.minor_faults, figures.minor_faults);
             add(&mut totals.major_faults, figures.major_faults);
             for call in figures.syscalls.iter().filter(|c| c.calls > 0) {
@@ -165,6 +187,17 @@ impl Totals {
             }
         }
         totals
+    }
+}
+
+impl Totals {
+    /// A figure that so many of the processes did not know of themselves.
+    fn with_unknown(&self, figure: String, without: usize) -> String {
+        match without {
+            0 => figure,
+            n if n == self.images => NOT_KNOWN.into(),
+            n => format!("{figure}, of {} {NOT_KNOWN}", grouped(n as u64)),
+        }
     }
 }
 
@@ -200,15 +233,12 @@ impl Page {
             self.row("from its own heaps", from_heaps);
         }
         self.row("peak live, at most", totals.live.text(images));
-        self.row("peak resident", totals.resident.text(images));
-        self.row(
-            "page faults",
-            format!(
-                "{} minor, {} major",
-                grouped(totals.minor_faults),
-                grouped(totals.major_faults)
-            ),
-        );
+        let resident = totals.resident.text(images);
+        let resident = totals.with_unknown(resident, totals.without_resident);
+        self.row("peak resident", resident);
+        let faults = faults(totals.minor_faults, totals.major_faults).unwrap_or_default();
+        let faults = totals.with_unknown(faults, totals.without_faults);
+        self.row("page faults", faults);
         let sum = |of: fn(&Calls) -> u64| total(totals.syscalls.iter().map(of));
         let all = Calls {
             calls: sum(|c| c.calls),
@@ -276,6 +306,24 @@ hakmem: prog (process 7)
     mmap              2 in 1.5 µs, 1 failed
 ";
         assert_eq!(text, expected);
+    }
+
+    /// Its own filter for system calls forbade it to ask.
+    #[test]
+    fn figures_that_a_process_did_not_know() {
+        let unknown = |pid| {
+            let line =
+                exit(pid, 1).replace("\"peak_resident_kib\":3072", "\"peak_resident_kib\":0");
+            line.replace("\"minor_faults\":1234", "\"minor_faults\":0")
+        };
+        let text = of("prog", 7, &read(load(7) + &unknown(7)), None);
+        let lines = "  peak resident       not known\n  page faults         not known\n";
+        assert!(text.contains(lines), "{text}");
+        let text = of("prog", 7, &read(load(7) + &unknown(8) + &exit(7, 1)), None);
+        let (_, total) = text.split_once("hakmem: all").unwrap();
+        let lines = "  peak resident       3.0 MiB in the largest, 3.0 MiB as a sum, of 1 not known
+  page faults         1,234 minor, 0 major, of 1 not known\n";
+        assert!(total.contains(lines), "{text}");
     }
 
     /// Of a process that does not time its calls, and of some that do.

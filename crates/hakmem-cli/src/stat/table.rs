@@ -6,7 +6,7 @@ use crate::checked::total;
 use crate::columns::Table;
 use crate::lines::clauses;
 use crate::rows::{self, named};
-use crate::summary::{bytes, duration, grouped};
+use crate::summary::{NOT_KNOWN, bytes, duration, faults, grouped, resident};
 use crate::terminal::Terminal;
 use crate::view::Reading;
 
@@ -124,25 +124,33 @@ fn blocks(m: &Moment) -> Vec<[String; 2]> {
     ])
 }
 
+/// What is resident of hakmem's memory. Where blocks are live, something is.
+pub fn in_arenas(m: &Moment) -> String {
+    match m.live_bytes {
+        0 => bytes(m.resident_bytes),
+        _ => resident(m.resident_bytes),
+    }
+}
+
 /// What memory is used for.
 fn memory(m: &Moment) -> Vec<[String; 2]> {
     named([
         ("live", live(m)),
         (
             "resident",
-            format!(
-                "{} in the arenas; of the process at most {}",
-                bytes(m.resident_bytes),
-                bytes(m.peak_resident_kib << 10)
-            ),
+            match (in_arenas(m), resident(m.peak_resident_kib << 10)) {
+                (arenas, process) if arenas == NOT_KNOWN && process == NOT_KNOWN => arenas,
+                (arenas, process) => {
+                    format!("{arenas} in the arenas; of the process at most {process}")
+                }
+            },
         ),
         (
             "page faults",
-            format!(
-                "{} minor, {} major, of the process",
-                grouped(m.minor_faults),
-                grouped(m.major_faults)
-            ),
+            match faults(m.minor_faults, m.major_faults) {
+                Some(faults) => format!("{faults}, of the process"),
+                None => NOT_KNOWN.into(),
+            },
         ),
         (
             "committed",
@@ -374,6 +382,27 @@ mod tests {
         let text = "2.0 KiB, of it 6 blocks on their way, never more than 4.0 KiB";
         assert_eq!(of(506, 6), text);
         assert_eq!(of(1000, 6), text, "all of it");
+    }
+
+    #[test]
+    fn figures_that_the_process_did_not_know() {
+        let live_bytes = 2048;
+        let unknown = Moment {
+            live_bytes,
+            ..Moment::default()
+        };
+        let text = of(&unknown, false, None);
+        for line in [
+            "resident            not known\n",
+            "page faults         not known\n",
+        ] {
+            assert!(text.contains(line), "{text}");
+        }
+        let nothing = of(&Moment::default(), false, None);
+        assert!(
+            nothing.contains("resident            0 B in the arenas"),
+            "{nothing}"
+        );
     }
 
     #[test]

@@ -7,8 +7,8 @@ use crate::columns::Table;
 use crate::lines::{length, wrap};
 use crate::rows::{self, named};
 use crate::stat::figures::Class;
-use crate::stat::table::{CHANGED, hard_limit, live, percent, program_heaps, slots};
-use crate::summary::{bytes, grouped};
+use crate::stat::table::{CHANGED, hard_limit, in_arenas, live, percent, program_heaps, slots};
+use crate::summary::{bytes, grouped, resident};
 use crate::terminal::Terminal;
 use crate::view::{Decision, Reading};
 
@@ -155,9 +155,9 @@ fn memory(reading: &Reading) -> Vec<[String; 2]> {
             "resident",
             format!(
                 "{} in the arenas, {} of the process, at most {}",
-                bytes(m.resident_bytes),
-                bytes(reading.usage.resident_bytes),
-                bytes(m.peak_resident_kib << 10)
+                in_arenas(m),
+                resident(reading.usage.resident_bytes),
+                resident(m.peak_resident_kib << 10)
             ),
         ),
         (
