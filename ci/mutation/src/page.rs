@@ -89,20 +89,20 @@ fn section(
         }
     }
     let mut out = format!(
-        "{} mutants of `hakmem-core`, {} of them refused by the compiler. Of the other {} the \
-         tests catch {}, {} of these by \
-         a time limit: **{}**. Not caught and explained: {}, not explained: {}, not tried: {}.\n\n\
+        "{} mutants of `hakmem-core`, of which {} were tried. The compiler refused {} of these. Of \
+         the other {} the tests catch {}, {} of these by a time limit: **{}**. Not caught and \
+         explained: {}, not explained: {}.\n\n\
          | layer | mutants | refused | caught | by time | explained | open | not tried | share |\n\
          |---|---|---|---|---|---|---|---|---|\n",
         total.all,
+        total.refused + total.viable(),
         total.refused,
         total.viable(),
         total.killed(),
         total.timed_out,
         total.share(),
         total.explained,
-        total.open,
-        total.not_tried
+        total.open
     );
     for (layer, c) in &layers {
         let _ = writeln!(
