@@ -282,7 +282,7 @@ fn options_in_the_environment() {
     for (value, verdict, words) in [
         ("A=HAKMEM_X=1", "ok", "none set"),
         ("HAKMEM_DECAY_MS=2s\0HAKMEM_STATS=1", "ok", "HAKMEM_STATS=1"),
-        ("HAKMEM_DECAY_MS=soon", "note", "not a number from 0"),
+        ("HAKMEM_DECAY_MS=soon", "note", "not a whole number from 0"),
         ("HAKMEM_DECAY=1", "note", "no such option"),
         (
             "HAKMEM_HARDENED=high",

@@ -154,7 +154,7 @@ fn a_mistake_in_the_environment_of_a_program() {
         assert_eq!(stdout(&output), "on\n");
         let text = stderr(&output);
         for line in [
-            "HAKMEM_DECAY_MS=soon ignored: not a number from 0 to 86400000",
+            "HAKMEM_DECAY_MS=soon ignored: not a whole number from 0 to 86400000, in ms",
             "unknown option HAKMEM_WHAT, ignored",
         ] {
             assert_eq!(text.matches(line).count(), 1, "{line} in\n{text}");

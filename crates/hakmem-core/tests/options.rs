@@ -227,7 +227,7 @@ fn from_the_environment() {
         .filter(|line| line.contains("hakmem:"))
         .collect();
     for expected in [
-        "HAKMEM_BATCH_BYTES=-1 ignored: not a number from 0 to 1048576",
+        "HAKMEM_BATCH_BYTES=-1 ignored: not a whole number from 0 to 1048576, in bytes",
         "HAKMEM_FOREIGN=FORWARD ignored: not one of forward, leak, abort",
         "HAKMEM_UNFULL_FRACTION=8,64:0 ignored: not numbers from 1 to 1024 as in 4096,64:8192",
         "unknown option HAKMEM_WHATEVER, ignored",

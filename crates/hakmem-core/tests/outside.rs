@@ -80,8 +80,8 @@ const REFUSED: &[&str] = &[
     "HAKMEM_TIMING=2 ignored: neither 0 nor 1",
     "HAKMEM_CARVE_BYTES=15 ignored: not numbers from 16 to 65536 as in 4096,64:8192",
     "HAKMEM_CARVE_BYTES=65537 ignored: not numbers from 16 to 65536 as in 4096,64:8192",
-    "HAKMEM_PARK_BLOCKS=256 ignored: not a number from 0 to 255",
-    "HAKMEM_DECAY_MS=soon ignored: not a number from 0 to 86400000",
+    "HAKMEM_PARK_BLOCKS=256 ignored: not a whole number from 0 to 255",
+    "HAKMEM_DECAY_MS=soon ignored: not a whole number from 0 to 86400000, in ms",
     "HAKMEM_FOREIGN=maybe ignored: not one of forward, leak, abort",
 ];
 

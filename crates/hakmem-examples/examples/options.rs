@@ -15,7 +15,7 @@
 //! default: free memory stays for 500 ms
 //! at the start: free memory stays for 100 ms
 //! now: free memory stays for 0 ms
-//! HUGE_CACHE_MIB=-1: not a number from 0 to 1048576
+//! HUGE_CACHE_MIB=-1: not a whole number from 0 to 1048576, in MiB
 //! ```
 
 use hakmem::options::{self, Options};

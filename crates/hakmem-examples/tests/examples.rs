@@ -32,7 +32,7 @@ fn printed(command: &mut Command) -> String {
 #[test]
 fn options() {
     let rest = "now: free memory stays for 0 ms\n\
-                HUGE_CACHE_MIB=-1: not a number from 0 to 1048576\n";
+                HUGE_CACHE_MIB=-1: not a whole number from 0 to 1048576, in MiB\n";
     let of_its_own = "default: free memory stays for 500 ms\n\
                       at the start: free memory stays for 100 ms\n";
     let overruled = of_its_own.replace("100 ms", "2000 ms");

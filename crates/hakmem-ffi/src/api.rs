@@ -316,6 +316,7 @@ pub unsafe extern "C" fn hakmem_limit(out: *mut hakmem_limit) {
         held,
         hard,
         refused,
+        ..
     } = stats::limit();
     // SAFETY: the caller says that `out` is aligned and valid for writing.
     unsafe {

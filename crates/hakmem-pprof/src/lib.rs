@@ -2,7 +2,8 @@
 //! in the program itself: which code allocated what is live, and what was allocated in all.
 //!
 //! ```
-//! use hakmem_core::Hakmem;
+//! # extern crate hakmem_core as hakmem;
+//! use hakmem::Hakmem;
 //!
 //! #[global_allocator]
 //! static ALLOCATOR: Hakmem = Hakmem::new();
@@ -74,7 +75,8 @@ use tool::{Profile, encode, flame, module, raw};
 /// - [`Error::Lost`]: a fork has cut the profile short in this process.
 ///
 /// ```
-/// use hakmem_core::Hakmem;
+/// # extern crate hakmem_core as hakmem;
+/// use hakmem::Hakmem;
 ///
 /// #[global_allocator]
 /// static ALLOCATOR: Hakmem = Hakmem::new();
@@ -174,7 +176,8 @@ pub fn flame_graph() -> Result<String, Error> {
 /// How the profile is written.
 ///
 /// ```
-/// use hakmem_core::Hakmem;
+/// # extern crate hakmem_core as hakmem;
+/// use hakmem::Hakmem;
 /// use hakmem_pprof::{Bytes, Dump};
 ///
 /// #[global_allocator]

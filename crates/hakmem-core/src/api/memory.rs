@@ -22,7 +22,8 @@ use crate::{purge, thread};
 /// moment, on this thread or another, unless a lock says that nobody changes it.
 ///
 /// ```
-/// use hakmem_core::{Hakmem, options};
+/// # extern crate hakmem_core as hakmem;
+/// use hakmem::{Hakmem, options};
 /// use std::alloc::{Layout, alloc, dealloc};
 /// use std::sync::Mutex;
 ///
@@ -70,7 +71,8 @@ pub unsafe fn set_limit_callback(callback: Option<LimitCallback>) {
 /// for system calls, as most containers have. O(all free memory, and heaps).
 ///
 /// ```
-/// use hakmem_core::Hakmem;
+/// # extern crate hakmem_core as hakmem;
+/// use hakmem::Hakmem;
 ///
 /// #[global_allocator]
 /// static ALLOCATOR: Hakmem = Hakmem::new();

@@ -228,8 +228,8 @@ options! {
     huge_cache_mib: u32 = 32, One HUGE_CACHE_MIB, "HUGE_CACHE_MIB", Number(0, 1 << 20), "MiB";
     /// The same limit as `HUGE_CACHE_MIB`, as a share of the bytes in blocks over 1 MiB, in per
     /// cent: of those that are live, or of those that were freed in the last `DECAY_MS`, whichever
-    /// are more. Smaller blocks that were allocated since take from the latter. With `SCAVENGER=0`
-    /// only live ones count. The larger of the two limits counts.
+    /// are more. hakmem subtracts from the latter what was allocated since in smaller blocks. With
+    /// `SCAVENGER=0` only live ones count. The larger of the two limits counts.
     huge_cache_percent: u32 = 100,
         One HUGE_CACHE_PERCENT, "HUGE_CACHE_PERCENT", Number(0, 1000), "%";
     /// Soft limit of the memory that hakmem holds, in MiB. When hakmem takes memory beyond it, all

@@ -138,8 +138,9 @@ fn interval_of(run: u32) -> u64 {
 }
 
 /// Starts sampling: one allocation for each `interval` bytes on average, from 1 to
-/// [`MAX_INTERVAL`]. With 1 almost all allocations are samples. False: there is no such interval,
-/// or a fork has cut the profile short in this process.
+/// [`MAX_INTERVAL`]. With 1 almost all allocations are samples. False: there is no such interval (0
+/// is none), or a fork has cut the profile short in this process. The option `PROFILE_INTERVAL`
+/// takes up to 2³⁰.
 ///
 /// If the profile is on, it goes on with the new interval. Threads first use up the blocks on their
 /// lists. Allocations from before the start are not in the profile. O(1), and it may allocate.
@@ -153,6 +154,7 @@ fn interval_of(run: u32) -> u64 {
 /// assert!(profile::start(8192), "from now on");
 /// assert_eq!(profile::interval(), 8192);
 /// ```
+#[must_use = "false: nothing is sampled"]
 pub fn start(interval: u64) -> bool {
     if !(1..=MAX_INTERVAL).contains(&interval) {
         return false;

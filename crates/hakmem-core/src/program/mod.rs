@@ -291,7 +291,8 @@ impl Locked {
         &self.heap.pages[way as usize]
     }
 
-    /// The first page of the list is of the way that its metadata says.
+    /// By which way the heap has a page of its own, whose metadata is `head`. Pages of program
+    /// heaps have no use for the field of full pages, so it holds the way.
     fn way_of(head: &Meta) -> Way {
         if head.unfull_at.get() == Way::Own as i32 { Way::Own } else { Way::Routed }
     }

@@ -4,7 +4,8 @@
 /// and returns true if the allocation may be tried once more.
 ///
 /// ```
-/// use hakmem_core::LimitCallback;
+/// # extern crate hakmem_core as hakmem;
+/// use hakmem::LimitCallback;
 ///
 /// extern "C" fn give_up(bytes: usize) -> bool {
 ///     eprintln!("no room for {bytes} bytes");

@@ -62,3 +62,11 @@ impl Event {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Busy;
+
+impl core::fmt::Display for Busy {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("another thread is changing the profile")
+    }
+}
+
+impl core::error::Error for Busy {}

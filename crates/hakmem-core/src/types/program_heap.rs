@@ -8,10 +8,11 @@ pub const NAME_BYTES: usize = 32;
 /// The name of a heap that the program made: up to 31 characters.
 ///
 /// ```
-/// use hakmem_core::{Heap, stats::HeapName};
+/// # extern crate hakmem_core as hakmem;
+/// use hakmem::{Heap, stats::HeapName};
 ///
 /// let name: HeapName = Heap::named("tiles").stats().name;
-/// assert_eq!(name.as_str(), if hakmem_core::is_active() { "tiles" } else { "" });
+/// assert_eq!(name.as_str(), if hakmem::is_active() { "tiles" } else { "" });
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 pub struct HeapName(pub(crate) [u8; NAME_BYTES]);
@@ -22,7 +23,8 @@ impl HeapName {
     /// O(1).
     ///
     /// ```
-    /// use hakmem_core::Heap;
+    /// # extern crate hakmem_core as hakmem;
+    /// use hakmem::Heap;
     ///
     /// assert_eq!(Heap::new().stats().name.as_str(), "");
     /// ```
@@ -47,7 +49,8 @@ impl fmt::Display for HeapName {
 /// The figures of a heap that the program made: see [`Heap`](crate::Heap).
 ///
 /// ```
-/// use hakmem_core::{Heap, stats::Snapshot};
+/// # extern crate hakmem_core as hakmem;
+/// use hakmem::{Heap, stats::Snapshot};
 ///
 /// let images = Heap::named("images");
 /// for heap in Snapshot::take().program_heaps() {
@@ -56,6 +59,7 @@ impl fmt::Display for HeapName {
 /// # drop(images);
 /// ```
 #[derive(Debug, Clone, Copy, Default)]
+#[non_exhaustive]
 pub struct ProgramHeap {
     /// Its name: see [`ProgramHeap::name`].
     pub name: HeapName,
@@ -87,10 +91,11 @@ impl ProgramHeap {
     /// of report, is `_`, and what is beyond 31 characters is not there.
     ///
     /// ```
-    /// use hakmem_core::Heap;
+    /// # extern crate hakmem_core as hakmem;
+    /// use hakmem::Heap;
     ///
     /// let heap = Heap::named("tiles, \"new\"");
-    /// let name = if hakmem_core::is_active() { "tiles_ _new_" } else { "" };
+    /// let name = if hakmem::is_active() { "tiles_ _new_" } else { "" };
     /// assert_eq!(heap.stats().name(), name);
     /// ```
     pub fn name(&self) -> &str {
@@ -100,7 +105,8 @@ impl ProgramHeap {
     /// Live blocks. O(1).
     ///
     /// ```
-    /// use hakmem_core::Heap;
+    /// # extern crate hakmem_core as hakmem;
+    /// use hakmem::Heap;
     ///
     /// assert_eq!(Heap::new().stats().blocks(), 0);
     /// ```
@@ -112,7 +118,8 @@ impl ProgramHeap {
 /// A heap could not give a block: its limit does not allow it, or the system has no memory.
 ///
 /// ```
-/// use hakmem_core::{Heap, heaps::AllocError};
+/// # extern crate hakmem_core as hakmem;
+/// use hakmem::{Heap, heaps::AllocError};
 /// use core::alloc::Layout;
 ///
 /// let plugin = Heap::builder().limit(1 << 20).build();

@@ -74,7 +74,8 @@ fn check_slot(meta: &'static Meta, left: &mut usize) {
             Tag::Free => {}
             Tag::Broken => bad_tag(p, room, Tag::Broken),
             Tag::Live(size, _) => {
-                // SAFETY: the tag says so.
+                // SAFETY: `read` found that the request and the tag fit into the block's `room`
+                // bytes, so the pad lies between them.
                 if unsafe { !tag::is_pad_kept(p, room, size) } {
                     overflowed(p, room, size);
                 }

@@ -6,7 +6,8 @@ use crate::program::registry;
 /// A heap that begins: see [`Heap::builder`].
 ///
 /// ```
-/// use hakmem_core::{Heap, heaps::Builder};
+/// # extern crate hakmem_core as hakmem;
+/// use hakmem::{Heap, heaps::Builder};
 ///
 /// const SMALL: Builder = Heap::builder().limit(1 << 20);
 /// let (one, other) = (SMALL.name("one").build(), SMALL.name("other").build());
@@ -22,7 +23,8 @@ impl<'a> Builder<'a> {
     /// The name: see [`stats::ProgramHeap::name`](crate::stats::ProgramHeap::name). O(1).
     ///
     /// ```
-    /// use hakmem_core::Heap;
+    /// # extern crate hakmem_core as hakmem;
+    /// use hakmem::Heap;
     ///
     /// let heap = Heap::builder().name("cache").build();
     /// # drop(heap);
@@ -34,7 +36,8 @@ impl<'a> Builder<'a> {
     /// The most live bytes. O(1).
     ///
     /// ```
-    /// use hakmem_core::Heap;
+    /// # extern crate hakmem_core as hakmem;
+    /// use hakmem::Heap;
     ///
     /// let heap = Heap::builder().limit(4096).build();
     /// # if hakmem_core::is_active() {
@@ -50,7 +53,8 @@ impl<'a> Builder<'a> {
     /// O(1).
     ///
     /// ```
-    /// use hakmem_core::Heap;
+    /// # extern crate hakmem_core as hakmem;
+    /// use hakmem::Heap;
     ///
     /// let heap = Heap::builder().build();
     /// # drop(heap);

@@ -5,8 +5,9 @@
 //! reports, and a limit, beyond which an allocation fails.
 //!
 //! ```
+//! # extern crate hakmem_core as hakmem;
 //! use core::alloc::Layout;
-//! use hakmem_core::Heap;
+//! use hakmem::Heap;
 //!
 //! let mut heap = Heap::builder().name("request").limit(1 << 20).build();
 //! let block = heap.allocate(Layout::new::<[u8; 1000]>())?;
@@ -44,7 +45,8 @@
 #![cfg_attr(feature = "allocator-api2", doc = "```compile_fail,E0505")]
 #![cfg_attr(not(feature = "allocator-api2"), doc = "```ignore")]
 //! use allocator_api2::vec::Vec;
-//! use hakmem_core::Heap;
+//! # extern crate hakmem_core as hakmem;
+//! use hakmem::Heap;
 //!
 //! let heap = Heap::new();
 //! let mut numbers = Vec::new_in(&heap);
@@ -77,8 +79,9 @@ use scoped::Entered;
 /// A heap that the program makes, limits, and drops as a whole: see the [module](self).
 ///
 /// ```
+/// # extern crate hakmem_core as hakmem;
 /// use core::alloc::Layout;
-/// use hakmem_core::Heap;
+/// use hakmem::Heap;
 ///
 /// let heap = Heap::named("scratch");
 /// for _ in 0..1000 {
@@ -103,7 +106,8 @@ impl Heap {
     /// This memory stays when the heap ends, for the next heap.
     ///
     /// ```
-    /// use hakmem_core::Heap;
+    /// # extern crate hakmem_core as hakmem;
+    /// use hakmem::Heap;
     ///
     /// let heap = Heap::new();
     /// assert_eq!(heap.stats().live_bytes, 0);
@@ -115,7 +119,8 @@ impl Heap {
     /// A heap with a name, under which its figures are in reports. O(1).
     ///
     /// ```
-    /// use hakmem_core::Heap;
+    /// # extern crate hakmem_core as hakmem;
+    /// use hakmem::Heap;
     ///
     /// let heap = Heap::named("parser");
     /// println!("{:?}", heap);
@@ -127,7 +132,8 @@ impl Heap {
     /// Begins a heap with a name, a limit, or both. O(1).
     ///
     /// ```
-    /// use hakmem_core::Heap;
+    /// # extern crate hakmem_core as hakmem;
+    /// use hakmem::Heap;
     ///
     /// let plugin = Heap::builder().name("plugin").limit(16 << 20).build();
     /// # drop(plugin);
@@ -143,8 +149,9 @@ impl Heap {
     /// keeps the heap alive for it.
     ///
     /// ```
+    /// # extern crate hakmem_core as hakmem;
     /// use core::alloc::Layout;
-    /// use hakmem_core::Heap;
+    /// use hakmem::Heap;
     ///
     /// let heap = Heap::new();
     /// let block = heap.allocate(Layout::new::<[u32; 4]>())?;
@@ -160,8 +167,9 @@ impl Heap {
     /// O(1), and the bytes that have to be written.
     ///
     /// ```
+    /// # extern crate hakmem_core as hakmem;
     /// use core::alloc::Layout;
-    /// use hakmem_core::Heap;
+    /// use hakmem::Heap;
     ///
     /// let heap = Heap::new();
     /// let block = heap.allocate_zeroed(Layout::new::<u64>())?;
@@ -180,8 +188,9 @@ impl Heap {
     /// The heap returned the block for this layout. It is live, and the caller's to free.
     ///
     /// ```
+    /// # extern crate hakmem_core as hakmem;
     /// use core::alloc::Layout;
-    /// use hakmem_core::Heap;
+    /// use hakmem::Heap;
     ///
     /// let heap = Heap::new();
     /// let layout = Layout::new::<[u8; 100]>();
@@ -211,8 +220,9 @@ impl Heap {
     /// success the block is the one that was returned.
     ///
     /// ```
+    /// # extern crate hakmem_core as hakmem;
     /// use core::alloc::Layout;
-    /// use hakmem_core::Heap;
+    /// use hakmem::Heap;
     ///
     /// let heap = Heap::new();
     /// let (small, big) = (Layout::new::<[u8; 10]>(), Layout::new::<[u8; 10_000]>());
@@ -254,8 +264,9 @@ impl Heap {
     /// back. O(pages and blocks over 64 KiB).
     ///
     /// ```
+    /// # extern crate hakmem_core as hakmem;
     /// use core::alloc::Layout;
-    /// use hakmem_core::Heap;
+    /// use hakmem::Heap;
     ///
     /// let mut heap = Heap::new();
     /// for request in 0..10 {
@@ -278,8 +289,9 @@ impl Heap {
     /// Sets the limit of live bytes; None: there is none. What is live stays. O(1).
     ///
     /// ```
+    /// # extern crate hakmem_core as hakmem;
     /// use core::alloc::Layout;
-    /// use hakmem_core::Heap;
+    /// use hakmem::Heap;
     ///
     /// let heap = Heap::new();
     /// heap.set_limit(Some(0));
@@ -302,7 +314,8 @@ impl Heap {
     /// a heap with blocks of many sizes needs more than the sum of their bytes.
     ///
     /// ```
-    /// use hakmem_core::Heap;
+    /// # extern crate hakmem_core as hakmem;
+    /// use hakmem::Heap;
     ///
     /// let audio = Heap::named("audio");
     /// audio.reserve(4 << 20)?;
@@ -325,7 +338,8 @@ impl Heap {
     /// and has already given its heap back, `f` runs without it.
     ///
     /// ```
-    /// use hakmem_core::{Hakmem, Heap};
+    /// # extern crate hakmem_core as hakmem;
+    /// use hakmem::{Hakmem, Heap};
     ///
     /// #[global_allocator]
     /// static ALLOCATOR: Hakmem = Hakmem::new();
@@ -350,8 +364,9 @@ impl Heap {
     /// scopes, which count as live.
     ///
     /// ```
+    /// # extern crate hakmem_core as hakmem;
     /// use core::alloc::Layout;
-    /// use hakmem_core::Heap;
+    /// use hakmem::Heap;
     ///
     /// let heap = Heap::builder().limit(1000).build();
     /// heap.allocate(Layout::new::<[u8; 500]>())?;

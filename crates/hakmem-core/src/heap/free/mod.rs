@@ -423,7 +423,8 @@ impl Heap {
     fn give_up(&self, class: usize, page: &'_ Meta) {
         self.queue[class].remove(page);
         if self.is_to_walk(self.counts.recent(class, HeapEvent::Empties)) {
-            self.now_and_then(class, page.list.free.get(), page.listed(), page);
+            // SAFETY: the heap owns the page, whose list has so many blocks.
+            unsafe { self.now_and_then(class, page.list.free.get(), page.listed(), page) };
         }
         if self.end_page(class, page, policy::CACHED_PAGES.of(class)) {
             self.released().set(true);

@@ -114,7 +114,9 @@ impl Heap {
                 // SAFETY: the first page of the queue, with blocks that were never carved.
                 return Some((unsafe { self.carve(class, page) }, page.zero.get()));
             }
-            if let Some(block) = self.fill_hole(class, page) {
+            // SAFETY: the first page of the queue, which this heap owns. The calling thread holds
+            // the heap (`heap` rule 1).
+            if let Some(block) = unsafe { self.fill_hole(class, page) } {
                 return Some((block, false));
             }
             self.mark_full(class, page);
@@ -231,9 +233,12 @@ impl Heap {
 
     /// Checks such a list to its end, and makes room in counters. The list has `length` blocks of
     /// `page`. Returns the list.
+    ///
+    /// # Safety
+    /// The list is of `page`, and this heap's.
     #[cold]
     #[inline(never)]
-    pub(in crate::heap) fn now_and_then(
+    pub(in crate::heap) unsafe fn now_and_then(
         &self,
         class: usize,
         list: *mut Block,
@@ -247,7 +252,7 @@ impl Heap {
         self.turn.set(if turn + 1 < CLASSES { turn as u8 + 1 } else { 0 });
         self.draw();
         if !self.inherited.get() {
-            // SAFETY: the list is of `page`, and this heap's.
+            // SAFETY: the caller promises a list of `page`, which this heap has.
             unsafe { check::walk(list, length, page) };
         }
         list
@@ -274,9 +279,15 @@ impl Heap {
 
     /// Refills from a hole of the page. Returns the first block; the rest becomes the heap's list.
     /// None: the page has no hole.
-    pub(in crate::heap) fn fill_hole(&self, class: usize, page: &Meta) -> Option<NonNull<Block>> {
-        // SAFETY: the page is the first of this heap's queue, so the heap owns it. The calling
-        // thread holds the heap (`heap` rule 1).
+    ///
+    /// # Safety
+    /// The calling thread holds the heap, which owns the page.
+    pub(in crate::heap) unsafe fn fill_hole(
+        &self,
+        class: usize,
+        page: &Meta,
+    ) -> Option<NonNull<Block>> {
+        // SAFETY: the caller promises that the thread holds the heap, which owns the page.
         let (first, count) = unsafe { holes::fill(page)? };
         page.list.until_slow.set(page.list.until_slow.get() + count as i32);
         // These blocks were freed before the purge of the hole. The counters see these frees only

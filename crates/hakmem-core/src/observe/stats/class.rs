@@ -16,6 +16,7 @@
 /// # drop(blocks); }
 /// ```
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Class {
     /// Bytes of a block.
     pub size: u64,

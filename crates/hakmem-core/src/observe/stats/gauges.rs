@@ -9,12 +9,14 @@ use super::read;
 /// those of jemalloc, and `docs/observability.md` says where the meanings differ.
 ///
 /// ```
-/// use hakmem_core::stats::{self, Gauges};
+/// # extern crate hakmem_core as hakmem;
+/// use hakmem::stats::{self, Gauges};
 ///
 /// let Gauges { allocated, active, resident, mapped, .. } = stats::gauges();
 /// assert!(allocated <= active && active <= resident && resident <= mapped);
 /// ```
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Gauges {
     /// Bytes of live blocks: [`Stats::live_bytes`](super::Stats::live_bytes).
     pub allocated: u64,
@@ -37,7 +39,8 @@ impl Gauges {
     /// The gauges with their names, in the order of the fields. O(1).
     ///
     /// ```
-    /// use hakmem_core::stats;
+    /// # extern crate hakmem_core as hakmem;
+    /// use hakmem::stats;
     ///
     /// for (name, bytes) in stats::gauges().named() {
     ///     println!("{name} {bytes}");
@@ -61,7 +64,8 @@ impl Gauges {
 /// does not serve.
 ///
 /// ```
-/// use hakmem_core::{Hakmem, stats};
+/// # extern crate hakmem_core as hakmem;
+/// use hakmem::{Hakmem, stats};
 ///
 /// #[global_allocator]
 /// static ALLOCATOR: Hakmem = Hakmem::new();

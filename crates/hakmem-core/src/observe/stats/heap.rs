@@ -53,6 +53,7 @@ impl HeapUse {
 /// }
 /// ```
 #[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
 pub struct ThreadHeap {
     /// The thread that has it now.
     pub state: HeapUse,

@@ -16,6 +16,7 @@
 /// # drop(data); }
 /// ```
 #[derive(Debug, Clone, Copy, Default)]
+#[non_exhaustive]
 pub struct HeapWalk {
     /// Segments that are divided into slots.
     pub slotted_segments: u64,

@@ -38,6 +38,7 @@ pub struct Segment {
 ///     }
 /// });
 /// ```
+#[non_exhaustive]
 pub struct Slot {
     /// The number of its first slot.
     pub first: u32,
@@ -90,6 +91,7 @@ pub enum Content {
 /// });
 /// println!("{bytes} bytes are in small blocks");
 /// ```
+#[non_exhaustive]
 pub struct Page {
     /// Bytes of a block.
     pub size: u32,

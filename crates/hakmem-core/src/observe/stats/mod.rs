@@ -126,6 +126,7 @@ pub struct Snapshot {
 /// }
 /// ```
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Limit {
     /// Bytes that count: memory for blocks that may be resident, in use or free.
     pub held: u64,
@@ -284,7 +285,8 @@ impl Snapshot {
     /// O(1) for each.
     ///
     /// ```
-    /// use hakmem_core::{Heap, stats::Snapshot};
+    /// # extern crate hakmem_core as hakmem;
+    /// use hakmem::{Heap, stats::Snapshot};
     ///
     /// let cache = Heap::named("cache");
     /// let names = Snapshot::take().program_heaps().filter(|heap| heap.name() == "cache").count();

@@ -13,6 +13,7 @@ use super::SYSCALLS;
 /// }
 /// ```
 #[derive(Debug, Clone, Copy, Default)]
+#[non_exhaustive]
 pub struct Syscall {
     /// Its name, as in strace. `pagemap` stands for the calls that read which memory is resident,
     /// `query` for those that ask for limits and sizes.
@@ -35,6 +36,7 @@ pub struct Syscall {
 /// assert!(worst.is_none(), "this program frees no foreign pointer");
 /// ```
 #[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
 pub struct Site {
     /// The return address of the call.
     pub address: usize,
@@ -52,6 +54,7 @@ pub struct Site {
 /// println!("{allocations} blocks out, {frees} back, {live_bytes} bytes live");
 /// ```
 #[derive(Debug, Clone, Copy, Default)]
+#[non_exhaustive]
 pub struct Stats {
     /// Blocks allocated, of all sizes. Exact, except that blocks on the lists of other running
     /// threads count as allocated.

@@ -1,6 +1,6 @@
 //! Why an option was not set, in words.
 
-use super::{Entry, Values};
+use super::{Entry, Values, text};
 use core::fmt;
 
 /// Why an option was not set.
@@ -14,6 +14,7 @@ use core::fmt;
 /// assert!(matches!(options::set("STATS", "1"), Err(Error::AtStart)));
 /// ```
 #[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
 pub enum Error {
     /// No option has that name.
     Unknown,
@@ -32,7 +33,15 @@ impl fmt::Display for Error {
                 Values::Number(from, to) if entry.is_by_class() => {
                     write!(f, "not numbers from {from} to {to} as in 4096,64:8192")
                 }
-                Values::Number(from, to) => write!(f, "not a number from {from} to {to}"),
+                Values::Number(from, to) => {
+                    write!(f, "not a whole number from {from} to {to}")?;
+                    // A value may have another unit of time or memory.
+                    if text::is_unit(entry.unit) {
+                        write!(f, ", in {}", entry.unit)
+                    } else {
+                        Ok(())
+                    }
+                }
                 Values::Switch => f.write_str("neither 0 nor 1"),
                 Values::Word(words) => {
                     f.write_str("not one of ")?;

@@ -35,6 +35,21 @@ pub use text::Value;
 /// ```
 pub const PREFIX: &str = "HAKMEM_";
 
+impl Default for Options {
+    /// [`Options::DEFAULT`].
+    ///
+    /// ```
+    /// # extern crate hakmem_core as hakmem;
+    /// use hakmem::Options;
+    ///
+    /// let options = Options { decay_ms: 100, ..Options::default() };
+    /// assert_eq!(options.huge_cache_mib, Options::DEFAULT.huge_cache_mib);
+    /// ```
+    fn default() -> Self {
+        Self::DEFAULT
+    }
+}
+
 /// Sets an option by its name, with or without `HAKMEM_` before it, to a value as in the
 /// environment. For an option by class, `4096` sets all classes, `64:8192` sets the class of 64
 /// bytes, and `4096,64:8192,128:8192` sets all of that in turn. A number may have a unit: `2s` is
@@ -53,7 +68,7 @@ pub const PREFIX: &str = "HAKMEM_";
 /// options::set("DECAY_MS", "2s")?;
 /// assert_eq!(options::get("HAKMEM_DECAY_MS").unwrap().to_string(), "2000");
 /// let why = options::set("DECAY_MS", "-1").unwrap_err();
-/// assert_eq!(why.to_string(), "not a number from 0 to 86400000");
+/// assert_eq!(why.to_string(), "not a whole number from 0 to 86400000, in ms");
 /// # Ok::<(), options::Error>(())
 /// ```
 pub fn set(name: &str, value: &str) -> Result<(), Error> {

@@ -31,6 +31,11 @@ fn unit_of(name: &str) -> Option<(Kind, u64)> {
     })
 }
 
+/// True for the name of a unit of time or memory.
+pub(super) fn is_unit(name: &str) -> bool {
+    unit_of(name).is_some()
+}
+
 impl Entry {
     /// The number that a text stands for. None: the option does not take it.
     fn parse(&self, value: &str) -> Option<u32> {
