@@ -372,7 +372,8 @@ fn a_report_has_a_stack_under_an_inherited_filter() {
         let mut command = common::filter::under_narrow(program());
         command
             .args(["twice", "40", "1"])
-            .env("LD_PRELOAD", library);
+            .env("LD_PRELOAD", library)
+            .env("HAKMEM_SCAVENGER", "0");
         let stderr = String::from_utf8_lossy(&finish(&mut command).stderr).into_owned();
         let name = program().file_name().expect("a name").to_string_lossy();
         let own = stderr

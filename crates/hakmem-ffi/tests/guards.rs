@@ -135,6 +135,7 @@ fn a_process_that_inherited_a_filter_has_places_and_stacks() {
         .arg("use_after_free")
         .env("LD_PRELOAD", &library().shared)
         .env("HAKMEM_GUARD_SAMPLE", "1")
+        .env("HAKMEM_SCAVENGER", "0")
         .env("HAKMEM_STATS", "json");
     let output = finish(&mut command);
     let stderr = String::from_utf8_lossy(&output.stderr);

@@ -1,4 +1,4 @@
-//! How much of a range of memory is resident: a sample of `/proc/self/pagemap`.
+//! How much of a range of memory is resident, by a sample.
 
 use crate::os;
 

@@ -5,16 +5,15 @@
 //!
 //! A process may have *inherited* a filter: it had one when it was executed. Most containers give
 //! their programs one. The loader opened, read and mapped files under it, so hakmem may do that,
-//! too. Allocation and giving back are the same as without a filter. What is asked for reports and
-//! stacks is asked by reading files in place of other calls ([`is_careful`]).
+//! too. It works as without a filter, but asks the system by reading files alone ([`is_careful`]),
+//! and the purge pauses no sleeping heap (`linux::HeavyBarriers`).
 //!
 //! Rules
 //! 1. The thread that makes a filter stores `FILTERED` before it makes the filter. The kernel's
 //!    work lies between that store and the filter's effect on any other thread. `FILTERED` guards
 //!    no memory. So relaxed loads and stores are enough.
-//! 2. `INHERITED` is found out once, at the first question. All threads find the same, so relaxed
-//!    is enough. A filter that the program made behind hakmem's back before that counts as
-//!    inherited.
+//! 2. `INHERITED` is found out once, at the first question, so relaxed is enough. A filter that the
+//!    asking thread made behind hakmem's back before that counts as inherited.
 
 use crate::base::sync::Ordering::Relaxed;
 use crate::base::sync::plain::{AtomicBool, AtomicU32};
@@ -60,7 +59,7 @@ static INHERITED: AtomicU32 = AtomicU32::new(NOT_ASKED);
 /// True if the process inherited a filter. None: the system does not say, as there is no /proc, or
 /// the process made a filter before anybody asked.
 ///
-/// The first call opens, reads and closes `/proc/self/status`. No call of this allocates.
+/// The first call opens, reads and closes `/proc/thread-self/status`. No call of this allocates.
 pub fn inherits_filter() -> Option<bool> {
     if INHERITED.load(Relaxed) == NOT_ASKED {
         look();
@@ -73,7 +72,7 @@ pub fn inherits_filter() -> Option<bool> {
 
 #[cold]
 fn look() {
-    super::lines::each_line_of(c"/proc/self/status", &mut |line| {
+    super::lines::each_line_of(c"/proc/thread-self/status", &mut |line| {
         if let Some(mode) = line.strip_prefix(b"Seccomp:") {
             INHERITED.store(if mode.contains(&b'0') { NONE } else { ONE }, Relaxed);
         }
@@ -87,7 +86,11 @@ pub fn is_careful() -> bool {
 }
 
 /// The question has not been asked, for tests that make a filter.
-#[cfg(all(test, target_os = "linux", not(any(miri, loom, shuttle))))]
+#[cfg(all(
+    test,
+    target_os = "linux",
+    not(any(miri, loom, shuttle, sanitizer, feature = "fault-injection"))
+))]
 pub fn forget() {
     INHERITED.store(NOT_ASKED, Relaxed);
 }

@@ -152,7 +152,7 @@ pub fn random() -> [usize; 2] {
     unsafe { (libc::getauxval(libc::AT_RANDOM) as usize as *const [usize; 2]).read_unaligned() }
 }
 
-/// Physical memory in bytes. 4 GiB if the system does not say, or if the process has a filter,
+/// Physical memory in bytes. 4 GiB if the system does not say, or if the process made a filter,
 /// which may end it for asking.
 pub fn physical_memory() -> usize {
     const UNKNOWN: usize = 4 << 30;
@@ -169,7 +169,7 @@ pub fn physical_memory() -> usize {
 }
 
 /// The limit on the process's address space in bytes. usize::MAX if there is none, or if the
-/// process has a filter, which may end it for asking.
+/// process made a filter, which may end it for asking.
 #[unsafe(link_section = ".text.hot.hakmem")]
 pub fn address_limit() -> usize {
     if super::is_filtered() {

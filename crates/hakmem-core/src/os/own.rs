@@ -17,7 +17,8 @@ pub fn map_memory(len: usize) -> Option<usize> {
 ///
 /// Any `from` is safe: the kernel copies, so nothing faults. Returns 0 where a sandbox refuses. In
 /// a process that is known to have made a filter it returns 0 without a call. One that inherited a
-/// filter reads `/proc/self/mem`.
+/// filter reads `/proc/self/mem`, which gives pages without access, too. If there is no `/proc`, it
+/// returns 0.
 #[cfg(not(miri))]
 pub fn copy_readable(from: usize, to: &mut [u8]) -> usize {
     use super::count::{Kind, counted};
@@ -27,7 +28,7 @@ pub fn copy_readable(from: usize, to: &mut [u8]) -> usize {
         return 0;
     }
     let room = to.len().min((PIECES - 1) * PAGE).min(usize::MAX - from);
-    if super::inherits_filter() == Some(true) {
+    if super::is_careful() {
         let copied = counted(Kind::Query, || copy_by_file(from, &mut to[..room]));
         return usize::try_from(copied).unwrap_or(0);
     }
@@ -56,7 +57,8 @@ pub fn copy_readable(from: usize, to: &mut [u8]) -> usize {
 /// [`copy_readable`] by calls that the loader makes, too. Negative: an error's number.
 #[cfg(not(miri))]
 fn copy_by_file(from: usize, to: &mut [u8]) -> isize {
-    use super::linux::syscall;
+    // Emulated system pages change no call for a file that is read as it is.
+    use super::linux::raw as syscall;
     let name = c"/proc/self/mem".as_ptr().expose_provenance();
     let flags = libc::O_CLOEXEC as usize;
     let file = syscall(libc::SYS_openat, [libc::AT_FDCWD as usize, name, flags, 0, 0, 0]);
@@ -96,7 +98,7 @@ pub fn copy_readable(_: usize, _: &mut [u8]) -> usize {
 }
 
 /// Reads a file from its beginning, as much as fits. Returns how many bytes it read: 0 if it cannot
-/// open the file, or if the process is known to have a filter. Not for a terminal or a pipe: a
+/// open the file, or if the process is known to have made a filter. Not for a terminal or a pipe: a
 /// signal can interrupt their reads.
 #[cfg(all(test, not(any(miri, loom, shuttle, sanitizer, feature = "fault-injection"))))]
 pub fn read_file(name: &CStr, to: &mut [u8]) -> usize {
@@ -115,7 +117,7 @@ pub fn read_file(name: &CStr, to: &mut [u8]) -> usize {
 
 /// Calls `f` with a function that reads the next bytes of a file, and returns how many: 0 at its
 /// end or after an error. Does not call it if it cannot open the file, or if the process is known
-/// to have a filter.
+/// to have made a filter.
 #[cfg(not(miri))]
 pub fn with_file(name: &CStr, f: impl FnOnce(&mut dyn FnMut(&mut [u8]) -> usize)) {
     use super::linux::syscall;

@@ -92,6 +92,9 @@ fn what_is_resident_is_seen() {
 fn without_a_filter_no_file_says_what_is_resident() {
     in_child(|| {
         filter::forget();
+        if inherits_filter() == Some(true) {
+            return; // As in a container.
+        }
         see_filters();
         let lowest = || fs::File::open("/dev/null").unwrap().as_raw_fd();
         let (start, free) = (written(), lowest());
@@ -182,6 +185,9 @@ fn a_process_that_inherited_a_filter_asks_by_files() {
             u64::from_ne_bytes(to)
         };
         filter::forget();
+        if inherits_filter() == Some(true) {
+            return; // As in a container: what follows is about a process without a filter.
+        }
         assert!(inherits_filter() == Some(false) && !is_careful() && copy() == word);
         let query = || count(Kind::Query as usize).1;
         allow_all();
@@ -191,10 +197,13 @@ fn a_process_that_inherited_a_filter_asks_by_files() {
         assert_eq!(copy(), word);
         assert_eq!(query(), before + 1, "by one call of its own kind");
         assert!(Pagemap::open().is_some(), "what asks by files anyway does so");
-        // Up to the end of what is there, and nothing where nothing is.
+        // Up to the end of what is there, and nothing where nothing is. The file gives pages
+        // without access, too.
         let start = reserve(2 * LEN).unwrap();
-        assert!(commit(start, LEN) && unreserve(start + LEN, LEN));
+        assert!(commit(start, LEN));
         let mut to = [1; 3 * 4096];
+        assert_eq!(copy_readable(start + LEN - 5000, &mut to), 3 * 4096);
+        assert!(unreserve(start + LEN, LEN));
         assert_eq!(copy_readable(start + LEN - 5000, &mut to), 5000);
         assert_eq!(copy_readable(start + LEN, &mut to), 0);
         assert_eq!(copy_readable(usize::MAX - 7, &mut to), 0);

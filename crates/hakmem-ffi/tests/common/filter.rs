@@ -47,20 +47,11 @@ pub fn under(program: &Path) -> Command {
     command
 }
 
-/// A program under a filter that also ends it for calls that neither the loader nor glibc's malloc
-/// makes: those by which hakmem would ask for figures and stacks, and wait for a pipe.
+/// A program under a filter that also ends it for the calls by which hakmem asks for figures and
+/// stacks where there is no filter.
 pub fn under_narrow(program: &Path) -> Command {
     static FILE: OnceLock<PathBuf> = OnceLock::new();
-    const LEFT_OUT: [&str; 8] = [
-        "getrusage",
-        "process_vm_readv",
-        "prctl",
-        "rt_sigpending",
-        "rt_sigtimedwait",
-        "poll",
-        "ppoll",
-        "mincore",
-    ];
+    const LEFT_OUT: [&str; 4] = ["getrusage", "process_vm_readv", "prctl", "mincore"];
     let file = FILE.get_or_init(|| make_list("narrow", &LEFT_OUT));
     let mut command = Command::new(sandbox());
     command.arg("under").arg(file).arg(program);

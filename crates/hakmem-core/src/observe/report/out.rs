@@ -107,7 +107,7 @@ pub fn write_all(fd: c_int, bytes: &[u8]) -> bool {
 
 /// As [`write_all`], with the reason if not all was written.
 pub fn write(fd: c_int, bytes: &[u8]) -> Result<(), Reason> {
-    if os::is_careful() {
+    if os::is_filtered() {
         blocking_signals(|| write_rest(fd, bytes))
     } else {
         without_signals(&SIGNALS, || write_rest(fd, bytes))
@@ -122,7 +122,7 @@ fn write_rest(fd: c_int, mut rest: &[u8]) -> Result<(), Reason> {
             Err(libc::EINTR) => {}
             // A write that does not wait by itself is to a pipe or a terminal that `sink` opened
             // so. Its reader may have stopped.
-            Err(libc::EAGAIN) if !os::is_careful() && os::takes_more(fd) => {}
+            Err(libc::EAGAIN) if !os::is_filtered() && os::takes_more(fd) => {}
             Err(number) => return Err(Reason(number)),
         }
     }

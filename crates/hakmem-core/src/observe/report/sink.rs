@@ -6,8 +6,8 @@
 //!    as the process's own. Reports contain addresses. So only the owner can read a file that
 //!    hakmem makes.
 //! 2. Links of the kernel that stand for a descriptor (`/dev/stdout`, `/dev/fd/3`) are followed.
-//! 3. A process with a filter (`c::is_filtered`) opens nothing. It writes to descriptors that were
-//!    opened before the filter was made. They have high numbers, and are not checked again.
+//! 3. A process that made a filter (`c::is_filtered`) opens nothing. It writes to descriptors that
+//!    were opened before the filter was made. They have high numbers, and are not checked again.
 
 use super::errno::Reason;
 use super::out::{self, Lossy, Text, stderr_line, write_all};

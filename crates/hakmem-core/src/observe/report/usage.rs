@@ -53,21 +53,29 @@ fn peak() -> Option<u64> {
     peak
 }
 
+/// The unit of the file's times, on x86-64 and aarch64.
+const NANOS_PER_TICK: u64 = 10_000_000;
+
 /// Faults and processor time from `/proc/self/stat`. 0 if there is no /proc.
 fn by_file() -> Usage {
-    /// The unit of the file's times is the same on all processors.
-    const NANOS_PER_TICK: u64 = 10_000_000;
+    // The program's name may have an end of a line: the figures are in the last one.
     let mut usage = Usage::default();
-    os::each_line_of(c"/proc/self/stat", &mut |line| {
-        // The program's name may have anything but a parenthesis at its end.
-        let Some(end) = line.iter().rposition(|&b| b == b')') else { return };
-        // The process's state is the first field behind it.
-        let field = |i: usize| line[end + 1..].split(|&b| b == b' ').nth(i + 1).map_or(0, number);
-        usage.minor_faults = field(7);
-        usage.major_faults = field(9);
-        usage.cpu_nanos = (field(11) + field(12)) * NANOS_PER_TICK;
-    });
+    os::each_line_of(c"/proc/self/stat", &mut |line| usage = in_line(line));
     usage
+}
+
+/// The figures in a line of that file. 0 if it has none.
+fn in_line(line: &[u8]) -> Usage {
+    // The program's name may have parentheses. What is behind it has none.
+    let Some(end) = line.iter().rposition(|&b| b == b')') else { return Usage::default() };
+    // The process's state is the first field behind it.
+    let field = |i: usize| line[end + 1..].split(|&b| b == b' ').nth(i + 1).map_or(0, number);
+    Usage {
+        peak_resident_kib: 0,
+        minor_faults: field(7),
+        major_faults: field(9),
+        cpu_nanos: (field(11) + field(12)) * NANOS_PER_TICK,
+    }
 }
 
 fn number(text: &[u8]) -> u64 {
@@ -77,22 +85,33 @@ fn number(text: &[u8]) -> u64 {
 
 #[cfg(all(test, not(any(loom, miri, shuttle))))]
 mod tests {
-    extern crate std;
     use super::*;
-    use std::{fs, vec};
+    use crate::testing::in_child;
 
     #[test]
+    fn each_figure_has_its_own_field() {
+        let line = b"123 (a) (b)) S 1 2 3 4 5 6 70 8 90 10 110 120 13 14 15 16 17 18";
+        let usage = in_line(line);
+        assert_eq!((usage.minor_faults, usage.major_faults), (70, 90));
+        assert_eq!(usage.cpu_nanos, 2_300_000_000);
+        assert_eq!(in_line(b"no such line").minor_faults, 0);
+    }
+
+    /// In a child: no other thread faults meanwhile.
+    #[test]
     fn the_file_and_the_call_agree() {
-        let file = "/proc/self/stat";
-        assert!(fs::read_to_string(file).is_ok());
-        let touched = vec![1_u8; 20 << 20];
-        let (before, call, after) = (by_file(), Usage::now(), by_file());
-        assert!(std::hint::black_box(&touched).len() > 1 && before.minor_faults > 0);
-        assert!((before.minor_faults..=after.minor_faults).contains(&call.minor_faults));
-        assert!((before.major_faults..=after.major_faults).contains(&call.major_faults));
-        // The file counts whole ticks.
-        assert!(before.cpu_nanos <= call.cpu_nanos + 20_000_000);
-        assert!(call.cpu_nanos <= after.cpu_nanos + 20_000_000);
-        assert!(call.peak_resident_kib >= 20 << 10);
+        in_child(|| {
+            let by_call = || {
+                // SAFETY: all fields are integers, so all zero bytes are valid ones.
+                let mut usage: libc::rusage = unsafe { core::mem::zeroed() };
+                // SAFETY: `usage` is a local with room for the struct that getrusage writes.
+                assert_eq!(unsafe { libc::getrusage(libc::RUSAGE_SELF, &raw mut usage) }, 0);
+                (usage.ru_minflt as u64, nanos(usage.ru_utime) + nanos(usage.ru_stime))
+            };
+            while by_call().1 < 100_000_000 {}
+            let (file, call) = (by_file(), by_call());
+            assert!(file.minor_faults.abs_diff(call.0) <= 16, "{} {}", file.minor_faults, call.0);
+            assert!(file.cpu_nanos.abs_diff(call.1) <= 30_000_000, "{} {}", file.cpu_nanos, call.1);
+        });
     }
 }

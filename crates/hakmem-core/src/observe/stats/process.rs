@@ -36,7 +36,6 @@ pub struct Syscall {
 /// assert!(worst.is_none(), "this program frees no foreign pointer");
 /// ```
 #[derive(Debug, Clone, Copy)]
-#[non_exhaustive]
 pub struct Site {
     /// The return address of the call.
     pub address: usize,
