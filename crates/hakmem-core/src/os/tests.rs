@@ -92,7 +92,7 @@ fn what_is_resident_is_seen() {
 fn without_a_filter_no_file_says_what_is_resident() {
     in_child(|| {
         filter::forget();
-        if inherits_filter() == Some(true) {
+        if filter::inherits_filter() == Some(true) {
             return; // As in a container.
         }
         see_filters();
@@ -185,15 +185,15 @@ fn a_process_that_inherited_a_filter_asks_by_files() {
             u64::from_ne_bytes(to)
         };
         filter::forget();
-        if inherits_filter() == Some(true) {
+        if filter::inherits_filter() == Some(true) {
             return; // As in a container: what follows is about a process without a filter.
         }
-        assert!(inherits_filter() == Some(false) && !is_careful() && copy() == word);
+        assert!(filter::inherits_filter() == Some(false) && !is_careful() && copy() == word);
         let query = || count(Kind::Query as usize).1;
         allow_all();
         filter::forget();
         let before = query();
-        assert!(inherits_filter() == Some(true) && is_careful() && !is_filtered());
+        assert!(filter::inherits_filter() == Some(true) && is_careful() && !is_filtered());
         assert_eq!(copy(), word);
         assert_eq!(query(), before + 1, "by one call of its own kind");
         assert!(Pagemap::open().is_some(), "what asks by files anyway does so");

@@ -208,7 +208,7 @@ unsafe fn begin(envp: *const *const c_char, announced: bool) {
     }
     // A report asks, and may do so where files can no longer be opened.
     if profiled || !has_none || plan.errors.is_some() {
-        os::inherits_filter();
+        os::is_careful();
     }
 }
 
