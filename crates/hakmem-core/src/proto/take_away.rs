@@ -62,8 +62,8 @@ pub fn pop(go_on: impl FnOnce()) {
 /// may have found them listed and taken the page (rule 1).
 #[inline(always)]
 pub fn pass_on<O>(go_on: impl FnOnce(), owner: impl FnOnce() -> O) -> O {
-    pop(go_on);
-    owner()
+    let ((), owner) = (pop(go_on), owner());
+    owner
 }
 
 /// The holder frees a block of a page that it owns: `push` puts the block onto the list of the
