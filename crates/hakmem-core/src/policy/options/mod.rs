@@ -40,7 +40,7 @@ impl Default for Options {
     ///
     /// ```
     /// # extern crate hakmem_core as hakmem;
-    /// use hakmem::Options;
+    /// use hakmem::options::Options;
     ///
     /// let options = Options { decay_ms: 100, ..Options::default() };
     /// assert_eq!(options.huge_cache_mib, Options::DEFAULT.huge_cache_mib);
