@@ -1,5 +1,6 @@
 //! What is in the `hakmem` command, which runs programs on the hakmem allocator and looks at them.
 
+mod again;
 mod build;
 mod checked;
 mod child;
@@ -26,7 +27,6 @@ mod profile;
 mod program;
 mod refused;
 mod report;
-mod rest;
 mod rows;
 mod run;
 mod stat;

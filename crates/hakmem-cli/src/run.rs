@@ -1,5 +1,6 @@
 //! `hakmem run`.
 
+use crate::again;
 use crate::build::Build;
 use crate::checked::{self, say};
 use crate::child::{self, End};
@@ -10,7 +11,6 @@ use crate::own::{self, Own};
 use crate::profile::Wish;
 use crate::program::{self, NotStarted};
 use crate::report::Report;
-use crate::rest;
 use crate::stat;
 use crate::summary;
 use crate::symbols;
@@ -272,7 +272,7 @@ fn tell(options: &Options, before: &Before, scratch: Scratch, pid: u32, end: End
         }
     }
     if let Some(errors) = scratch.stacks() {
-        let _ = io::stderr().write_all(rest::of(&symbols::named(&errors)).as_bytes());
+        let _ = io::stderr().write_all(again::of(&symbols::named(&errors)).as_bytes());
     }
     let fulfil = |wish: &Wish| wish.fulfil(&scratch.profile(), pid, before.name);
     let profiled = options.profile.as_ref().map(fulfil);

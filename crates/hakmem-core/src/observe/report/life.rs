@@ -206,7 +206,8 @@ unsafe fn begin(envp: *const *const c_char, announced: bool) {
             handler::catch::<OnSignal>(signal);
         }
     }
-    // A report asks, and may do so where files can no longer be opened.
+    // Finds out now whether the process inherited a filter: a report may come when files can no
+    // longer be opened.
     if profiled || !has_none || plan.errors.is_some() {
         os::is_careful();
     }

@@ -1,6 +1,6 @@
-//! Reports of errors behind what the process wrote on its standard error itself: the first line of
-//! each. `hakmem run` prints them without the word in front, so that whoever counts the lines of
-//! errors counts each once.
+//! Reports of errors once more, with functions and lines. The process has written the first line of
+//! each on its standard error itself. So `hakmem run` prints them without `hakmem: ` in front:
+//! whoever counts the lines of errors counts each once.
 
 use std::fmt::Write;
 
