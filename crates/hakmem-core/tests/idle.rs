@@ -6,7 +6,8 @@
 
 use crate::oracle;
 
-use hakmem_core::{c, stats};
+use hakmem_core::c;
+use hakmem_core::stats::{self, PageState};
 use oracle::alone;
 use oracle::plain::{configure, free, resize};
 use std::sync::Barrier;
@@ -63,8 +64,8 @@ fn until(what: &str, is_so: impl Fn() -> bool) {
 
 /// Waits and wakes so far.
 fn waits() -> u64 {
-    let calls = stats::process().syscalls;
-    calls.iter().find(|s| s.name == "futex").unwrap().calls
+    let all = stats::process();
+    all.syscalls().find(|s| s.name == "futex").unwrap().calls
 }
 
 fn idle_memory() {
@@ -254,7 +255,7 @@ fn medium_pages_not_parked() -> u64 {
     stats::each_segment(&mut |segment| {
         for slot in segment.slots() {
             if let stats::Content::Page(page) = slot.content {
-                pages += u64::from(page.size > 8 << 10 && page.state != "parked");
+                pages += u64::from(page.size > 8 << 10 && page.state != PageState::Parked);
             }
         }
     });
@@ -311,7 +312,7 @@ fn small_pages_not_parked() -> u64 {
     stats::each_segment(&mut |segment| {
         for slot in segment.slots() {
             if let stats::Content::Page(page) = slot.content {
-                pages += u64::from(page.size <= 1024 && page.state != "parked");
+                pages += u64::from(page.size <= 1024 && page.state != PageState::Parked);
             }
         }
     });

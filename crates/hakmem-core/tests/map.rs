@@ -6,7 +6,7 @@
 use crate::oracle;
 
 use hakmem_core::c;
-use hakmem_core::stats::{self, Content, Segment, Snapshot};
+use hakmem_core::stats::{self, Content, Huge, Segment, Snapshot};
 use oracle::plain::{configure, free, resize, take};
 use oracle::{alone, page_size};
 use std::cell::Cell;
@@ -36,13 +36,22 @@ struct Sums {
     unused: u64,
 }
 
+/// The segments of a huge block, and those kept behind it.
+fn kept(segment: &Segment) -> (u32, u32) {
+    let huge = segment.huge.expect("it is a huge block");
+    (huge.segments, huge.reserve)
+}
+
 /// Adds a segment up; its slots lie side by side from its first to its last.
 fn add(segment: &Segment, sums: &mut Sums, pages: &mut Pages) {
     assert!(segment.address.is_multiple_of(SEGMENT));
-    if let Some((span, room)) = segment.huge {
-        sums.huge += u64::from(span);
-        sums.reserve += u64::from(room);
-        sums.thp += u64::from(segment.thp) * u64::from(span);
+    if let Some(Huge {
+        segments, reserve, ..
+    }) = segment.huge
+    {
+        sums.huge += u64::from(segments);
+        sums.reserve += u64::from(reserve);
+        sums.thp += u64::from(segment.thp) * u64::from(segments);
         assert_eq!(segment.slots().count(), 0);
         return;
     }
@@ -59,10 +68,11 @@ fn add(segment: &Segment, sums: &mut Sums, pages: &mut Pages) {
             Content::Large => sums.large += span,
             Content::Page(page) => {
                 sums.page_slots += span;
-                let of = pages.entry((page.size, page.state)).or_default();
+                let of = pages.entry((page.size, page.state.name())).or_default();
                 let figures = [1, page.blocks, page.carved, page.used].map(u64::from);
                 of.iter_mut().zip(figures).for_each(|(sum, n)| *sum += n);
             }
+            other => panic!("{other:?}"),
         }
     }
     assert_eq!(next, SLOTS);
@@ -253,11 +263,11 @@ fn residence() {
     let mut found = None;
     stats::each_segment(&mut |segment| {
         if segment.address == before.addr() {
-            assert_eq!(segment.huge, Some((2, 0)));
+            assert_eq!(kept(segment), (2, 0));
             huge_at.set(segment.address + 2 * SEGMENT);
         }
         if segment.address == huge.addr() {
-            assert_eq!(segment.huge, Some((3, 0)));
+            assert_eq!(kept(segment), (3, 0));
             found = Some([0, 1, 2].map(|nth| segment.resident(nth).unwrap()));
         }
     });

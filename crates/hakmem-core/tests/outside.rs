@@ -92,7 +92,7 @@ fn long_name() {
 }
 
 fn nanos() -> u64 {
-    stats::process().syscalls.iter().map(|s| s.nanos).sum()
+    stats::process().syscalls().map(|s| s.nanos).sum()
 }
 
 /// Something that needs system calls.

@@ -247,11 +247,7 @@ fn free(p: *mut u8) {
 }
 
 fn calls() -> u64 {
-    stats::process()
-        .syscalls
-        .iter()
-        .map(|call| call.calls)
-        .sum()
+    stats::process().syscalls().map(|call| call.calls).sum()
 }
 
 /// As long as the reserve lasts, no call is made and no page is faulted in.

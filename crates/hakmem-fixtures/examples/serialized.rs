@@ -62,7 +62,7 @@ fn main() {
         "heap_walk": snapshot.heap_walk(),
         "class": snapshot.class(0),
         "heap": snapshot.heaps().next(),
-        "syscall": stats.syscalls[0],
+        "syscall": stats.syscalls().next(),
         "site": site,
         "decision": decision,
         "states": [HeapUse::Own, HeapUse::Running, HeapUse::Idle],

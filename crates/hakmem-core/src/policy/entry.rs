@@ -67,7 +67,7 @@ impl Values {
 /// # extern crate hakmem_core as hakmem;
 /// use hakmem::options::TABLE;
 ///
-/// for entry in &TABLE {
+/// for entry in TABLE {
 ///     println!("HAKMEM_{}: {}", entry.name(), entry.meaning());
 /// }
 /// ```

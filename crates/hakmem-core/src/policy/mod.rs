@@ -90,7 +90,7 @@ macro_rules! options {
         ///
         /// assert_eq!(TABLE.iter().filter(|entry| entry.name() == "DECAY_MS").count(), 1);
         /// ```
-        pub static TABLE: [Entry; 33] = [
+        pub static TABLE: &[Entry] = &[
             $( Entry {
                 name: $name,
                 values: $values,

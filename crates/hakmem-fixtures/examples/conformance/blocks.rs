@@ -71,7 +71,7 @@ fn free_preserves_errno_when_the_system_refuses() {
     assert_eq!(unsafe { libc::mlock(at, 4096) }, 0);
     let failures = || {
         let stats = hakmem_core::stats::process();
-        stats.syscalls.iter().map(|call| call.failures).sum::<u64>()
+        stats.syscalls().map(|call| call.failures).sum::<u64>()
     };
     let before = failures();
     set_errno(789);

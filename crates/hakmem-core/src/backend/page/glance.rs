@@ -17,21 +17,20 @@ pub struct Glance {
     pub carved: u32,
     /// Blocks that are used. Those that the heap's list has are among them.
     pub used: u32,
-    /// Where its owner keeps it.
-    pub state: &'static str,
+    /// Where its owner keeps it. None: a heap of the program has it.
+    pub state: Option<PageState>,
 }
 
 /// Reads the page whose first slot `meta` is.
 pub fn page(meta: &Meta) -> Glance {
     let (until_slow, carved) = (meta.list.until_slow.glance(), meta.carved.glance());
-    let (out, state) = match meta.state.get() {
-        _ if meta.kind() == Kind::ProgramPage => (until_slow, "program"),
-        PageState::Retired => (0, "retired"),
-        PageState::Full => (carved as i32 - meta.unfull_at.glance() + until_slow, "full"),
+    let state = (meta.kind() != Kind::ProgramPage).then(|| meta.state.get());
+    let out = match state {
+        Some(PageState::Retired) => 0,
+        Some(PageState::Full) => carved as i32 - meta.unfull_at.glance() + until_slow,
         // These count down to no used block.
-        PageState::Candidate => (until_slow, "candidate"),
-        PageState::Parked => (until_slow, "parked"),
-        _ => (until_slow + i32::from(meta.park_at.glance()), "queue"),
+        None | Some(PageState::Candidate | PageState::Parked) => until_slow,
+        Some(_) => until_slow + i32::from(meta.park_at.glance()),
     };
     Glance {
         size: meta.block_size.glance(),

@@ -104,7 +104,7 @@ impl Figures {
         }
         form.end()?;
         form.begin("syscalls")?;
-        for call in self.stats.named_syscalls() {
+        for call in self.stats.syscalls() {
             item(form, "syscalls", "name", Word::Text(call.name), call.figures())?;
         }
         form.end()?;

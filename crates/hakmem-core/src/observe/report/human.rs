@@ -134,7 +134,7 @@ fn totals(out: &mut impl Write, s: &Stats, usage: &Usage, resident: u64, pid: i3
     )?;
     out.write_str("hakmem: system calls:")?;
     let mut separator = "";
-    for call in s.syscalls.iter().filter(|call| !call.name.is_empty()) {
+    for call in s.syscalls() {
         write!(out, "{separator} {} {}", call.name, call.calls)?;
         if call.failures != 0 {
             write!(out, " ({} failed)", call.failures)?;

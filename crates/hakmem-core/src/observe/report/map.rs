@@ -4,7 +4,7 @@
 use super::Event;
 use super::out::{self, Lossy, stderr_line};
 use super::sink::File;
-use crate::observe::stats::{self, Content, HeapName, Segment};
+use crate::observe::stats::{self, Content, HeapName, Huge, Segment};
 use crate::os;
 use core::fmt::{self, Write};
 use core::ptr::null_mut;
@@ -108,11 +108,11 @@ fn write(out: &mut Page, event: Event) -> fmt::Result {
 
 fn write_segment(out: &mut Page, segment: &Segment) -> fmt::Result {
     write!(out, r#"{{"address":"{:#x}","thp":{}"#, segment.address, segment.thp)?;
-    if let Some((span, reserve)) = segment.huge {
+    if let Some(Huge { segments, reserve, .. }) = segment.huge {
         let of = |nth| segment.resident(nth as usize);
-        let pieces = (0..span).filter_map(of).flatten();
+        let pieces = (0..segments).filter_map(of).flatten();
         let resident: u64 = pieces.map(|n| u64::from(n) * 4096).sum();
-        write!(out, r#","huge":{span},"reserve":{reserve},"resident_bytes":{resident}"#)?;
+        write!(out, r#","huge":{segments},"reserve":{reserve},"resident_bytes":{resident}"#)?;
         write_heap(out, segment.heap)?;
         return out.write_char('}');
     }
@@ -136,7 +136,8 @@ fn write_segment(out: &mut Page, segment: &Segment) -> fmt::Result {
             write!(
                 out,
                 r#","size":{size},"blocks":{blocks},"carved":{carved},"used":{},"state":"{}""#,
-                p.used, p.state
+                p.used,
+                p.state.name()
             )?;
         }
         write_heap(out, slot.heap)?;

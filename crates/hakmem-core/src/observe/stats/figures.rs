@@ -36,11 +36,6 @@ impl Stats {
             ("heaps", self.heaps),
         ]
     }
-
-    /// The kinds of system calls that this system has.
-    pub(crate) fn named_syscalls(&self) -> impl Iterator<Item = &Syscall> {
-        self.syscalls.iter().filter(|call| !call.name.is_empty())
-    }
 }
 
 impl Syscall {

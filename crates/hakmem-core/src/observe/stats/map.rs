@@ -20,10 +20,33 @@ pub struct Segment {
     pub address: usize,
     /// True if it asks for THP.
     pub thp: bool,
-    /// For a huge block: its segments, and the segments behind that are kept for it to grow into.
-    pub huge: Option<(u32, u32)>,
+    /// What a huge block has. None: it is divided into slots.
+    pub huge: Option<Huge>,
     /// For a huge block: the heap of the program that has it.
     pub heap: Option<HeapName>,
+}
+
+/// The segments of a huge block.
+///
+/// ```
+/// # extern crate hakmem_core as hakmem;
+/// use hakmem::stats::{self, SEGMENT_BYTES};
+///
+/// let mut bytes = 0;
+/// stats::each_segment(&mut |segment| {
+///     if let Some(huge) = segment.huge {
+///         bytes += huge.segments as usize * SEGMENT_BYTES;
+///     }
+/// });
+/// println!("{bytes} bytes are in huge blocks");
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Huge {
+    /// Its segments.
+    pub segments: u32,
+    /// The segments behind it that are kept for it to grow into.
+    pub reserve: u32,
 }
 
 /// A run of slots.
@@ -62,6 +85,8 @@ pub struct Slot {
 /// });
 /// println!("{large} large blocks");
 /// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Content {
     /// Nothing. They take no memory.
     Clean,
@@ -91,6 +116,7 @@ pub enum Content {
 /// });
 /// println!("{bytes} bytes are in small blocks");
 /// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Page {
     /// Bytes of a block.
@@ -101,10 +127,62 @@ pub struct Page {
     pub carved: u32,
     /// Blocks that are live, on the lists of other running threads, or in flight.
     pub used: u32,
-    /// Where its owner keeps it: in the queue of its class, full (all blocks are used), retired
-    /// (empty, the only one of its class), candidate (to be parked soon), parked (few blocks
-    /// used), or program (a heap of the program has it).
-    pub state: &'static str,
+    /// Where its owner keeps it.
+    pub state: PageState,
+}
+
+/// Where the owner of a page keeps it.
+///
+/// ```
+/// # extern crate hakmem_core as hakmem;
+/// use hakmem::stats::{self, Content, PageState};
+///
+/// let mut parked = 0;
+/// stats::each_segment(&mut |segment| {
+///     for slot in segment.slots() {
+///         if let Content::Page(page) = slot.content {
+///             parked += u32::from(page.state == PageState::Parked);
+///         }
+///     }
+/// });
+/// println!("{parked} pages have few used blocks");
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum PageState {
+    /// In the queue of its class: it may have free blocks.
+    Queue,
+    /// All its blocks are used.
+    Full,
+    /// It is empty, and the only one of its class.
+    Retired,
+    /// Few of its blocks are used, and it will be parked soon.
+    Candidate,
+    /// Few of its blocks are used, or threads share it.
+    Parked,
+    /// A heap of the program has it.
+    Program,
+}
+
+impl PageState {
+    /// The word for it in the map.
+    ///
+    /// ```
+    /// # extern crate hakmem_core as hakmem;
+    /// use hakmem::stats::PageState;
+    ///
+    /// assert_eq!(PageState::Parked.name(), "parked");
+    /// ```
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Queue => "queue",
+            Self::Full => "full",
+            Self::Retired => "retired",
+            Self::Candidate => "candidate",
+            Self::Parked => "parked",
+            Self::Program => "program",
+        }
+    }
 }
 
 impl Segment {

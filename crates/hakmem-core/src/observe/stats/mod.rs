@@ -41,7 +41,9 @@ pub(crate) use figures::Named;
 pub use gauges::{Gauges, gauges};
 pub use heap::{HeapUse, ThreadHeap};
 pub use heap_walk::HeapWalk;
-pub use map::{Content, Page, Segment, Slot, each_segment, each_segment_from_outside};
+pub use map::{
+    Content, Huge, Page, PageState, Segment, Slot, each_segment, each_segment_from_outside,
+};
 pub use process::{Site, Stats, Syscall};
 
 use core::fmt;
@@ -57,15 +59,8 @@ use crate::base::size_class::CLASSES as N;
 /// assert_eq!(Snapshot::take().classes().count(), stats::CLASSES);
 /// ```
 pub const CLASSES: usize = N;
-/// Kinds of system calls that are counted.
-///
-/// ```
-/// # extern crate hakmem_core as hakmem;
-/// use hakmem::stats;
-///
-/// assert_eq!(stats::process().syscalls.len(), stats::SYSCALLS);
-/// ```
-pub const SYSCALLS: usize = read::SYSCALLS;
+/// Kinds of system calls that are counted, also those that this system has not.
+const SYSCALLS: usize = read::SYSCALLS;
 /// Call sites of foreign frees that are told apart.
 ///
 /// ```

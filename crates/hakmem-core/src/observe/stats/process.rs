@@ -8,7 +8,7 @@ use super::SYSCALLS;
 /// # extern crate hakmem_core as hakmem;
 /// use hakmem::stats;
 ///
-/// for call in stats::process().syscalls.iter().filter(|call| call.calls > 0) {
+/// for call in stats::process().syscalls().filter(|call| call.calls > 0) {
 ///     println!("{}: {} times, {} of them failed", call.name, call.calls, call.failures);
 /// }
 /// ```
@@ -105,6 +105,21 @@ pub struct Stats {
     pub foreign_frees: u64,
     /// Thread heaps made so far.
     pub heaps: u64,
-    /// System calls by kind.
-    pub syscalls: [Syscall; SYSCALLS],
+    /// System calls by kind. Those that this system has not have no name.
+    pub(super) syscalls: [Syscall; SYSCALLS],
+}
+
+impl Stats {
+    /// System calls by kind, in the order of the report.
+    ///
+    /// ```
+    /// # extern crate hakmem_core as hakmem;
+    /// use hakmem::stats;
+    ///
+    /// let calls: u64 = stats::process().syscalls().map(|kind| kind.calls).sum();
+    /// println!("{calls} system calls so far");
+    /// ```
+    pub fn syscalls(&self) -> impl Iterator<Item = &Syscall> {
+        self.syscalls.iter().filter(|call| !call.name.is_empty())
+    }
 }

@@ -73,7 +73,7 @@ impl Serialize for Snapshot {
             "program_heaps",
             &List(|| self.program_heaps().enumerate().map(|(i, heap)| Made(i, heap))),
         )?;
-        all.serialize_field("syscalls", &List(|| stats.named_syscalls()))?;
+        all.serialize_field("syscalls", &List(|| stats.syscalls()))?;
         all.serialize_field("decisions", &List(super::decisions))?;
         all.serialize_field("foreign_sites", &List(|| self.foreign_sites()))?;
         all.end()
@@ -86,7 +86,7 @@ impl Serialize for Stats {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut all = serializer.serialize_struct("Stats", self.figures().len() + 1)?;
         add(&mut all, self.figures())?;
-        all.serialize_field("syscalls", &List(|| self.named_syscalls()))?;
+        all.serialize_field("syscalls", &List(|| self.syscalls()))?;
         all.end()
     }
 }

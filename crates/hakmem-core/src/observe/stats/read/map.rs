@@ -2,12 +2,14 @@
 
 use super::heap_walk::{self, Held};
 use crate::backend::owner::Owner;
-use crate::backend::page::Meta;
 use crate::backend::page::glance::{self, Glance};
+use crate::backend::page::{self, Meta};
 use crate::base::sync::Ordering::Relaxed;
 use crate::heap::{reclaim::parked, shared::SharedHeap};
 use crate::observe::stats::map::SLOTS;
-use crate::observe::stats::{Content, HeapName, Page, SEGMENT_BYTES, SLOT_BYTES, Segment, Slot};
+use crate::observe::stats::{
+    Content, HeapName, Huge, Page, PageState, SEGMENT_BYTES, SLOT_BYTES, Segment, Slot,
+};
 use crate::{os, program, thread};
 
 /// What the slots of a segment are read from.
@@ -33,8 +35,20 @@ pub fn slots(source: &Source) -> impl Iterator<Item = Slot> {
 fn page(meta: &Meta, looks_into_lists: bool) -> Page {
     let page = glance::page(meta);
     let listed = if looks_into_lists { listed(meta.owner(), meta) } else { 0 };
-    let Glance { size, blocks, carved, state, .. } = page;
+    let Glance { size, blocks, carved, .. } = page;
+    let state = page.state.map_or(PageState::Program, state);
     Page { size, blocks, carved, used: page.used.saturating_sub(listed), state }
+}
+
+/// The state of a page in words of the map.
+fn state(of: page::PageState) -> PageState {
+    match of {
+        page::PageState::Retired => PageState::Retired,
+        page::PageState::Full => PageState::Full,
+        page::PageState::Candidate => PageState::Candidate,
+        page::PageState::Parked => PageState::Parked,
+        _ => PageState::Queue,
+    }
 }
 
 /// The name of the program's heap that has a page or a block.
@@ -91,7 +105,7 @@ pub fn each_segment_from_outside(f: &mut dyn FnMut(&Segment)) {
 fn walk(looks_into_lists: bool, f: &mut dyn FnMut(&Segment)) {
     heap_walk::each_segment(|head, address, huge| {
         let thp = head.segment().is_thp();
-        let huge = huge.map(|(span, room)| (span, room - span));
+        let huge = huge.map(|(segments, room)| Huge { segments, reserve: room - segments });
         let heap = if huge.is_some() { heap_of(head) } else { None };
         f(&Segment { source: Source { head, looks_into_lists }, address, thp, huge, heap });
     });
