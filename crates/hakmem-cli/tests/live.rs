@@ -197,6 +197,15 @@ fn a_process_that_goes_has_a_profile_up_to_then() {
     Profiling::start(&program, &prefix).end(Some(libc::SIGINT));
 }
 
+/// As in a container: its filters are from before it was executed.
+#[test]
+fn a_process_that_inherited_its_filter_is_profiled() {
+    let mut program = Program::preloaded();
+    program.tell("filter");
+    program.tell("again");
+    is_profiled(program, "keeps");
+}
+
 /// The lock goes with the command, and what it left on is taken over.
 #[test]
 fn one_command_at_a_time_and_a_killed_one_leaves_no_lock() {

@@ -63,7 +63,7 @@ impl Live {
         if state == State::Program {
             return live.read().map_err(said).map(|()| live);
         }
-        if live.target.is_filtered() {
+        if live.target.may_be_ended_by_filter().map_err(said)? {
             return Err(format!(
                 "process {pid} has a filter for system calls (seccomp), which may end it for a \
                  call that a sample makes"

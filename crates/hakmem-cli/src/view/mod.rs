@@ -229,9 +229,16 @@ impl Target {
         self.process.image().is_ok_and(|image| image != self.image)
     }
 
-    /// Whether it has a filter for system calls that this process has not.
-    pub fn is_filtered(&self) -> bool {
-        self.process.is_filtered()
+    /// Whether it has a filter for system calls that this process has not, and that may end it for
+    /// a call of hakmem's. Under filters that it inherited, hakmem makes the loader's calls alone.
+    pub fn may_be_ended_by_filter(&mut self) -> Result<bool, Trouble> {
+        if !self.process.is_filtered() {
+            return Ok(false);
+        }
+        self.with(|memory, note| {
+            let is_on = |name| Ok::<_, io::Error>(memory.bytes(note.place(name)?, 1)? != [0]);
+            Ok(!is_on("filter.seen")? || is_on("filter.made")?)
+        })
     }
 
     pub fn usage(&self) -> Usage {

@@ -19,7 +19,7 @@ use crate::base::sync::Ordering::Relaxed;
 use crate::base::sync::plain::{AtomicBool, AtomicU32};
 
 #[unsafe(link_section = ".data.hakmem")]
-static FILTERED: AtomicBool = AtomicBool::new(false);
+pub static FILTERED: AtomicBool = AtomicBool::new(false);
 
 /// Notes that the process is about to have a filter, or, if making one failed, that it has none.
 pub fn set_filtered(filtered: bool) {
@@ -28,17 +28,17 @@ pub fn set_filtered(filtered: bool) {
 
 /// True if hakmem stands in front of the C library's functions that make filters.
 #[unsafe(link_section = ".data.hakmem")]
-static SEES_ALL: AtomicBool = AtomicBool::new(false);
+pub static SEES_FILTERS: AtomicBool = AtomicBool::new(false);
 
 /// Notes that hakmem sees each filter that the program makes by the C library.
 #[unsafe(link_section = ".text.hot.hakmem")]
 pub fn see_filters() {
-    SEES_ALL.store(true, Relaxed);
+    SEES_FILTERS.store(true, Relaxed);
 }
 
 /// True if [`see_filters`] was called. Without it the program may have a filter that nobody knows.
 pub fn sees_filters() -> bool {
-    SEES_ALL.load(Relaxed)
+    SEES_FILTERS.load(Relaxed)
 }
 
 /// True if the process is known to have made a filter.

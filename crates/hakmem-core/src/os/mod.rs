@@ -96,7 +96,9 @@ pub use fault::{Fault, Registers, on_fault};
 #[cfg(all(feature = "reports", target_os = "linux", not(miri)))]
 #[cfg_attr(shuttle, allow(unused_imports, reason = "models have no reports"))]
 pub use files::{block_too, close, drop_pending, open, pending_signals, takes_more, write_part};
-pub use filter::{is_careful, is_filtered, see_filters, sees_filters, set_filtered};
+pub use filter::{
+    FILTERED, SEES_FILTERS, is_careful, is_filtered, see_filters, sees_filters, set_filtered,
+};
 #[cfg(miri)]
 pub use interpreted::*;
 #[cfg(all(feature = "reports", not(miri)))]

@@ -102,6 +102,8 @@ mod note {
         "reserved": arena::RESERVED,
         "committed": arena::COMMITTED,
         "decisions": decisions::JOURNAL,
+        "filter.made": os::FILTERED,
+        "filter.seen": os::SEES_FILTERS,
         "profile.run": profile::RUN,
         "profile.asked": outside::ASKED,
         "profile.shown": outside::SHOWN,
