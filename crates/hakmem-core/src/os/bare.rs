@@ -73,10 +73,9 @@ pub(super) fn abort() -> ! {
     }
 }
 
-/// Appends `bytes` to the file of this name, which `flags` open. For the bare thread. False: not
-/// all was written.
-#[cfg(feature = "reports")]
-pub fn append(name: &core::ffi::CStr, flags: i32, bytes: &[u8]) -> bool {
+/// Writes `bytes` to the file of this name, which `flags` open. For the bare thread. False: not all
+/// was written.
+pub fn write_to(name: &core::ffi::CStr, flags: i32, bytes: &[u8]) -> bool {
     const HERE: usize = libc::AT_FDCWD as isize as usize;
     let name = name.as_ptr().expose_provenance();
     let fd = syscall(libc::SYS_openat, [HERE, name, flags as usize, 0o600, 0, 0]);
@@ -89,12 +88,25 @@ pub fn append(name: &core::ffi::CStr, flags: i32, bytes: &[u8]) -> bool {
 /// Names the calling thread, a bare one, and schedules it as the process's first thread, but never
 /// in real time. Before, its priority and processors are those of whichever thread made it. A
 /// setting that the system refuses stays as it is.
+///
+/// A filter for system calls may end the process for these calls: units of systemd do so. So in a
+/// process that may have one the thread is named by a file, and scheduled as its maker.
 pub fn be_ordinary() {
     const NAME: &core::ffi::CStr = c"hakmem-purge";
+    if super::is_careful() {
+        write_to(c"/proc/thread-self/comm", libc::O_WRONLY, NAME.to_bytes());
+        return;
+    }
+    let at = |p: *const u8| p.expose_provenance();
+    syscall(libc::SYS_prctl, [libc::PR_SET_NAME as usize, at(NAME.as_ptr().cast()), 0, 0, 0, 0]);
+    schedule_as_first();
+}
+
+/// Schedules the calling thread as the process's first one.
+fn schedule_as_first() {
     /// Room for 8192 processors.
     const WORDS: usize = 128;
     let at = |p: *const u8| p.expose_provenance();
-    syscall(libc::SYS_prctl, [libc::PR_SET_NAME as usize, at(NAME.as_ptr().cast()), 0, 0, 0, 0]);
     const RESET_ON_FORK: isize = 0x4000_0000;
     let first = syscall(libc::SYS_getpid, [0; 6]) as usize;
     let policy = |thread| syscall(libc::SYS_sched_getscheduler, [thread, 0, 0, 0, 0, 0]);

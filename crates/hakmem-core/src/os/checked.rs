@@ -13,7 +13,7 @@ pub fn is_bare() -> bool {
 
 /// Appends nothing: there is no bare thread.
 #[cfg(feature = "reports")]
-pub fn append(_: &core::ffi::CStr, _: i32, _: &[u8]) -> bool {
+pub fn write_to(_: &core::ffi::CStr, _: i32, _: &[u8]) -> bool {
     false
 }
 

@@ -130,14 +130,14 @@ pub use start::{in_program, on_first_stack, program_headers};
 pub use zeroes::copy_to_zeroes;
 
 #[cfg(all(feature = "reports", target_os = "linux", not(any(miri, sanitizer, shuttle))))]
-pub use bare::append;
+pub use bare::write_to;
 #[cfg(all(target_os = "linux", not(any(miri, sanitizer, shuttle))))]
 pub use bare::{
     be_ordinary, in_borrowed_process, in_shared_memory, is_bare, is_single_threaded, is_thread,
     numbers, process, spawn_bare,
 };
 #[cfg(all(feature = "reports", any(miri, sanitizer, shuttle)))]
-pub use checked::append;
+pub use checked::write_to;
 #[cfg(any(miri, sanitizer, shuttle))]
 pub use checked::{
     be_ordinary, in_borrowed_process, in_shared_memory, is_bare, is_single_threaded, is_thread,

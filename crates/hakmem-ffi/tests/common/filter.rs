@@ -12,10 +12,27 @@ pub fn sandbox() -> &'static Path {
     PROGRAM.get_or_init(|| compile(Language::C, "sandbox.c", Link::Plain))
 }
 
+/// systemd's `@resources`. Units of services leave them out: that of redis in Debian does.
+const RESOURCES: [&str; 13] = [
+    "ioprio_set",
+    "mbind",
+    "migrate_pages",
+    "move_pages",
+    "nice",
+    "sched_setaffinity",
+    "sched_setattr",
+    "sched_setparam",
+    "sched_setscheduler",
+    "set_mempolicy",
+    "set_mempolicy_home_node",
+    "setpriority",
+    "setrlimit",
+];
+
 /// A file with the numbers of the calls that services commonly make.
 fn system_service() -> &'static Path {
     static FILE: OnceLock<PathBuf> = OnceLock::new();
-    FILE.get_or_init(|| make_list("system-service", &[]))
+    FILE.get_or_init(|| make_list("system-service", &RESOURCES))
 }
 
 /// A file with the numbers of these calls, but for some.

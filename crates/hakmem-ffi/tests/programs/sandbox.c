@@ -191,8 +191,7 @@ static void giving_back(void) {
 static void scavenger(void) {
     free(malloc(100));
     static const int calls[] = {SYS_mmap,   SYS_munmap, SYS_mprotect,        SYS_madvise, SYS_futex,  SYS_clone,
-                                SYS_gettid, SYS_exit,   SYS_rt_sigprocmask,  SYS_getpid,  SYS_tgkill, SYS_prctl,
-                                SYS_sched_getscheduler, SYS_sched_getaffinity, SYS_sched_setaffinity, SYS_getpriority,
+                                SYS_gettid, SYS_exit,   SYS_rt_sigprocmask,  SYS_getpid,  SYS_tgkill,
                                 SYS_openat, SYS_read,   SYS_pread64, SYS_close, SYS_clock_nanosleep, SYS_newfstatat, -1};
     allow(calls);
     allow(ending);

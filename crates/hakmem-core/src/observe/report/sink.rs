@@ -189,11 +189,11 @@ impl File {
         if c::is_filtered() {
             return false;
         }
-        let append = |name: &CStr| match by_path(name, |name, flags| os::append(name, flags, line))
-        {
-            true => Ok(()),
-            false => Err(Reason(libc::EIO)),
-        };
+        let append =
+            |name: &CStr| match by_path(name, |name, flags| os::write_to(name, flags, line)) {
+                true => Ok(()),
+                false => Err(Reason(libc::EIO)),
+            };
         with_pid(&self.0.path, append).is_ok()
     }
 
