@@ -105,6 +105,10 @@ fn the_functions_are_the_c_librarys_in_a_static_program() {
 /// Runs one kind by itself and preloaded; by itself it proves that it is right.
 fn beside_the_scavenger(kind: &str) {
     run(Command::new(rights()).arg(kind));
+    preloaded(kind);
+}
+
+fn preloaded(kind: &str) {
     let mut command = Command::new(rights());
     command
         .arg(kind)
@@ -117,6 +121,14 @@ fn beside_the_scavenger(kind: &str) {
 fn no_thread_keeps_the_user_that_was_given_up() {
     if !lacks_root() {
         beside_the_scavenger("user_changes");
+    }
+}
+
+/// `RLIMIT_NPROC` counts the user's threads, but not root's.
+#[test]
+fn memory_goes_back_where_no_thread_is_left() {
+    if !lacks_root() {
+        preloaded("no_thread_is_left");
     }
 }
 

@@ -9,9 +9,18 @@
 
 use crate::base::sync::{
     Ordering::Relaxed,
-    plain::{AtomicU32, AtomicUsize},
+    plain::{AtomicBool, AtomicU32, AtomicUsize},
 };
 use crate::os;
+
+/// False: peaks do not count, because nobody gives memory back once its time is over.
+static DO_COUNT: AtomicBool = AtomicBool::new(true);
+
+/// Tells whether the scavenger could be started. If not, peaks do not count: a program that makes
+/// no more calls would keep for ever what it needed lately.
+pub(crate) fn let_peaks_count(do_count: bool) {
+    DO_COUNT.store(do_count, Relaxed);
+}
 
 /// A count whose peaks are noted.
 pub(crate) struct Lately {
@@ -26,7 +35,7 @@ impl Lately {
         Self { peaks: [const { AtomicUsize::new(0) }; 2], began: AtomicU32::new(0) }
     }
 
-    /// Notes a value. Returns the peak.
+    /// Notes a value. Returns the peak, as [`Lately::get`] does.
     pub(crate) fn note(&self, value: usize, now: u32, decay: u32) -> usize {
         let [present, before] = &self.peaks;
         let began = self.began.load(Relaxed);
@@ -41,8 +50,11 @@ impl Lately {
         self.get()
     }
 
-    /// The peak when a value was noted last.
+    /// The peak when a value was noted last. 0 if peaks do not count.
     pub(crate) fn get(&self) -> usize {
+        if !DO_COUNT.load(Relaxed) {
+            return 0;
+        }
         let [present, before] = &self.peaks;
         present.load(Relaxed).max(before.load(Relaxed))
     }
@@ -57,6 +69,18 @@ impl Lately {
 #[cfg(all(test, not(any(loom, miri, shuttle))))]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_peak_counts_where_nobody_gives_memory_back() {
+        crate::testing::in_child(|| {
+            let lately = Lately::new();
+            assert_eq!(lately.note(7, 1000, 100), 7);
+            let_peaks_count(false);
+            assert_eq!(lately.note(3, 1001, 100), 0);
+            let_peaks_count(true);
+            assert_eq!(lately.note(3, 1002, 100), 7);
+        });
+    }
 
     #[test]
     fn a_peak_counts_for_half_a_decay_to_a_whole_one() {

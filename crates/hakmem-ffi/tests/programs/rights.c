@@ -16,10 +16,13 @@
 #include <string.h>
 #include <sys/fsuid.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include "resident.h"
 
 int capset(void *, const void *);
 
@@ -264,6 +267,24 @@ static void user_changes(void) {
     }
 }
 
+/* A user who may have no further thread: what is free goes back nevertheless. */
+static void no_thread_is_left(void) {
+    struct rlimit one = {1, 1};
+    CHECK(setrlimit(RLIMIT_NPROC, &one) == 0 && setuid(65534) == 0);
+    for (int round = 0; round < 3; round++) {
+        enum { N = 60000 };
+        static void *p[N];
+        for (int i = 0; i < N; i++)
+            memset(p[i] = malloc(1000 + i % 1000), 1, 1000);
+        CHECK(resident_kib() > 80 << 10);
+        for (int i = 0; i < N; i++)
+            free(p[i]);
+        CHECK(resident_kib() < 40 << 10);
+        leave_idle();
+        CHECK(resident_kib() < 40 << 10);
+    }
+}
+
 static void groups_change(void) {
     char line[300];
     gid_t groups[] = {7};
@@ -350,6 +371,7 @@ int main(int argc, char **argv) {
         {"beside_a_report", beside_a_report},
         {"neighbours", neighbours},
         {"user_changes", user_changes},
+        {"no_thread_is_left", no_thread_is_left},
         {"groups_change", groups_change},
         {"capabilities_are_equal", capabilities_are_equal},
         {"namespaces_change", namespaces_change},

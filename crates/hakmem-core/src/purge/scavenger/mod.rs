@@ -19,9 +19,13 @@
 //! 4. To end one and make the next costs as much as hundreds of calls. So where several were ended
 //!    within a second, as by a file server that takes the rights of each client, the next one
 //!    comes after that second. Until then slow paths make the passes.
+//! 5. Where the system refuses the thread (`RLIMIT_NPROC`), slow paths make the passes for a second
+//!    each. What was needed lately does not raise the budget then (`backend::lately`), so that
+//!    little is left when the program makes no more calls.
 //!
 //! `proto::worker` says when it begins and ends.
 
+use crate::backend::lately;
 use crate::base::sync::{AtomicBool, AtomicU32, Ordering::*};
 use crate::heap::reclaim::sleeping::Pauses;
 use crate::policy::{learner, limits};
@@ -96,6 +100,7 @@ fn start() -> bool {
             let number = os::spawn_bare(work, &WORKER.alive);
             NUMBER.store(number, Relaxed);
             FAILED.store(number == 0, Relaxed);
+            lately::let_peaks_count(number != 0);
             number != 0
         },
     );
