@@ -12,6 +12,7 @@ pub mod fuzz;
 mod generate;
 mod grammar;
 mod inherited;
+mod left;
 mod library;
 mod lines;
 mod man;

@@ -5,6 +5,7 @@ use crate::build::Build;
 use crate::checked::{self, say};
 use crate::child::{self, End};
 use crate::grammar;
+use crate::left;
 use crate::library::{self, Library};
 use crate::outcome::{Before, Outcome};
 use crate::own::{self, Own};
@@ -39,7 +40,8 @@ signal killed the program, hakmem dies of the same signal. Otherwise:
 If hakmem did not serve the program, a line on standard error says so. A program with hakmem \
 inside (Rust's global allocator, or libhakmem.a) runs without the library: the hakmem inside \
 serves it. If a shell starts such a program, the program gets the library too. The hakmem inside \
-still serves and reports.
+still serves and reports. If a process goes on when PROG has ended, as a daemon does, hakmem names \
+the temporary folder for its reports, and leaves it there.
 
 Examples:
   hakmem run python3 work.py
@@ -201,7 +203,7 @@ fn try_run(options: &Options) -> Result<End, NotStarted> {
         .map_err(|e| named(&name, NotStarted::from_exec(&ready.path, &e)))?;
     let pid = child.pid();
     let end = child.wait();
-    match (end, tell(options, &ready.before, scratch, pid, end)) {
+    match (end, tell(options, &ready, scratch, pid, end)) {
         (End::Exited(_), Told { served: false, .. }) if options.require => {
             Ok(End::Exited(OWN_FAILURE))
         }
@@ -254,10 +256,17 @@ struct Told {
 }
 
 /// Says what is to be said of the program that has ended, and removes the temporary files.
-fn tell(options: &Options, before: &Before, scratch: Scratch, pid: u32, end: End) -> Told {
+fn tell(options: &Options, ready: &Ready, scratch: Scratch, pid: u32, end: End) -> Told {
+    let before = &ready.before;
+    let library = ready.library.as_ref().map(|library| library.path.as_path());
+    let left = left::by(scratch.folder(), library);
     let report = Report::read(scratch.report_lines());
     let outcome = Outcome::of(pid, &report, before);
-    let message = outcome.message(before, end, &report);
+    // A daemon's first process tells nothing of itself.
+    let goes_on = outcome == Outcome::Unknown && left.iter().copied().any(left::is_served);
+    let message = (!goes_on)
+        .then(|| outcome.message(before, end, &report))
+        .flatten();
     if let Some(message) = &message {
         say(message);
     }
@@ -276,7 +285,12 @@ fn tell(options: &Options, before: &Before, scratch: Scratch, pid: u32, end: End
     }
     let fulfil = |wish: &Wish| wish.fulfil(&scratch.profile(), pid, before.name);
     let profiled = options.profile.as_ref().map(fulfil);
-    scratch.close();
+    if left.is_empty() {
+        scratch.close();
+    } else {
+        say(&left::message(&left, scratch.folder()));
+        scratch.keep();
+    }
     if options.stats {
         let name = checked::name(before.name);
         let _ = io::stderr().write_all(summary::of(&name, pid, &report, terminal).as_bytes());
@@ -290,7 +304,7 @@ fn tell(options: &Options, before: &Before, scratch: Scratch, pid: u32, end: End
         _ => {}
     }
     Told {
-        served: outcome.is_served(),
+        served: outcome.is_served() || goes_on,
         profiled: !matches!(profiled, Some(Err(_))) && !matches!(outcome, Outcome::Own(..)),
     }
 }
@@ -346,6 +360,11 @@ impl Scratch {
                 Box::new(io::empty())
             }
         }
+    }
+
+    /// Leaves the folder and its files to the processes that go on.
+    fn keep(self) {
+        let _ = self.folder.keep();
     }
 
     fn close(self) {

@@ -4,9 +4,11 @@ use crate::common;
 
 use common::*;
 use std::fs;
+use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
+use std::process::Stdio;
 
 #[test]
 fn the_exit_status_is_the_programs() {
@@ -542,5 +544,54 @@ fn options_of_the_other_build_are_told() {
         let text = stderr(&output);
         let line = "hakmem: HAKMEM_HARDENED has no effect on the default build; hakmem run";
         assert_eq!(text.contains(line), told, "{value:?}: {text}");
+    }
+}
+
+/// What a daemon leaves: its second process serves, and reports when it ends.
+fn daemon(options: &[&str], kind: &str) -> String {
+    let program = BUILT.compile("daemon.c", "daemon", &["-fno-builtin"]);
+    let mut command = hakmem();
+    command.args(["run", "--lib"]).arg(&*HAKMEM).args(options);
+    command.arg(program).arg(kind);
+    command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let input = child.stdin.take();
+    let status = child.wait().unwrap();
+    let (mut second, mut said) = (String::new(), String::new());
+    child
+        .stdout
+        .take()
+        .unwrap()
+        .read_to_string(&mut second)
+        .unwrap();
+    let mut errors = BufReader::new(child.stderr.take().unwrap());
+    errors.read_line(&mut said).unwrap();
+    assert_eq!(status.code(), Some(0), "{said}");
+    let second = second.trim();
+    let folder = said.strip_prefix(&format!("hakmem: process {second} goes on; "));
+    let folder = folder
+        .and_then(|rest| rest.split_whitespace().next())
+        .expect(&said)
+        .to_owned();
+    drop(input);
+    // It has standard error until its end.
+    let mut rest = String::new();
+    errors.read_to_string(&mut rest).unwrap();
+    assert_eq!(rest, "");
+    let report = fs::read_to_string(Path::new(&folder).join("report")).unwrap();
+    fs::remove_dir_all(folder).unwrap();
+    let last = report.lines().last().unwrap();
+    assert!(last.contains(r#""event":"exit""#) && last.contains(&format!(r#""pid":{second},"#)));
+    report
+}
+
+#[test]
+fn a_daemon_is_served_and_has_a_place_for_its_report() {
+    for kind in ["plain", "titled"] {
+        daemon(&[], kind);
+        daemon(&["--require"], kind);
     }
 }
