@@ -16,8 +16,8 @@ use crate::os;
 /// False: peaks do not count, because nobody gives memory back once its time is over.
 static DO_COUNT: AtomicBool = AtomicBool::new(true);
 
-/// Tells whether the scavenger could be started. If not, peaks do not count: a program that makes
-/// no more calls would keep for ever what it needed lately.
+/// Tells whether there may be a scavenger. If not, peaks do not count: a program that makes no more
+/// calls would keep for ever what it needed lately.
 pub(crate) fn let_peaks_count(do_count: bool) {
     DO_COUNT.store(do_count, Relaxed);
 }

@@ -267,10 +267,8 @@ static void user_changes(void) {
     }
 }
 
-/* A user who may have no further thread: what is free goes back nevertheless. */
-static void no_thread_is_left(void) {
-    struct rlimit one = {1, 1};
-    CHECK(setrlimit(RLIMIT_NPROC, &one) == 0 && setuid(65534) == 0);
+/* What is freed goes back, although no other thread does it. */
+static void gives_back_by_itself(void) {
     for (int round = 0; round < 3; round++) {
         enum { N = 60000 };
         static void *p[N];
@@ -283,6 +281,19 @@ static void no_thread_is_left(void) {
         leave_idle();
         CHECK(resident_kib() < 40 << 10);
     }
+}
+
+/* A user who may have no further thread. */
+static void no_thread_is_left(void) {
+    struct rlimit one = {1, 1};
+    CHECK(setrlimit(RLIMIT_NPROC, &one) == 0 && setuid(65534) == 0);
+    gives_back_by_itself();
+}
+
+static void filtered_and_idle(void) {
+    CHECK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
+    CHECK(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0);
+    gives_back_by_itself();
 }
 
 static void groups_change(void) {
@@ -377,6 +388,7 @@ int main(int argc, char **argv) {
         {"namespaces_change", namespaces_change},
         {"fork_leaves_one_thread", fork_leaves_one_thread},
         {"filter_of_another", filter_of_another},
+        {"filtered_and_idle", filtered_and_idle},
         {"is_confined", is_confined},
     };
     alarm(120);
