@@ -267,3 +267,23 @@ fn page_faults_of_a_running_process() {
     let said: Vec<&str> = line.split_whitespace().skip(2).take(4).collect();
     assert_eq!(said, wanted, "{line}");
 }
+
+/// Of a process that waits: what the system says is resident now, beside the most.
+#[test]
+fn resident_memory_of_a_running_process() {
+    let mut command = std::process::Command::new(&*KNOWN);
+    command.env("LD_PRELOAD", &*HAKMEM).stdin(Stdio::piped());
+    let known = Ready::new(command);
+    let pid = known.pid().to_string();
+    let output = hakmem().args(["stat", "--pid", &pid]).output().unwrap();
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let mib = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name));
+        let kib = line.unwrap().trim().strip_suffix(" kB").unwrap();
+        format!("{:.1} MiB", kib.parse::<f64>().unwrap() / 1024.0)
+    };
+    let [now, most] = ["VmRSS:", "VmHWM:"].map(mib);
+    let said = format!(" in the arenas; of the process {now}, at most {most}\n");
+    let text = stdout(&output);
+    assert!(text.contains(&said), "{said} in {text}");
+}

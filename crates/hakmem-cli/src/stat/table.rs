@@ -25,19 +25,27 @@ pub fn of(m: &Moment, all: bool, terminal: Option<Terminal>) -> String {
         let heaps = grouped(m.running_heaps);
         format!("the lists of {heaps} running threads are not known")
     });
-    tables(m, all, doubt, terminal)
+    tables(m, all, None, doubt, terminal)
 }
 
 /// All tables of a reading, for which the lists of running threads were followed.
 pub fn of_reading(look: &Reading, all: bool, terminal: Option<Terminal>) -> String {
     let doubt = (!look.whole).then(|| CHANGED.to_owned());
-    tables(&look.moment, all, doubt, terminal)
+    let now = look.usage.resident_bytes;
+    tables(&look.moment, all, Some(now), doubt, terminal)
 }
 
-/// `doubt` is why the figures are not exact.
-fn tables(m: &Moment, all: bool, doubt: Option<String>, terminal: Option<Terminal>) -> String {
+/// `now` is what is resident of the process, if that is known; `doubt` is why the figures are not
+/// exact.
+fn tables(
+    m: &Moment,
+    all: bool,
+    now: Option<u64>,
+    doubt: Option<String>,
+    terminal: Option<Terminal>,
+) -> String {
     let mut text = format!("process {} at {}\n\n", m.pid, m.event);
-    text += &rows::text(&totals(m, doubt), terminal);
+    text += &rows::text(&totals(m, now, doubt), terminal);
     text += "\nsize classes\n\n";
     let (shown, others) = divided(&m.classes, if all { usize::MAX } else { MOST_CLASSES });
     text += &classes(&shown).text(terminal);
@@ -70,9 +78,9 @@ pub fn percent(part: u64, whole: u64) -> String {
     }
 }
 
-fn totals(m: &Moment, doubt: Option<String>) -> Vec<[String; 2]> {
+fn totals(m: &Moment, now: Option<u64>, doubt: Option<String>) -> Vec<[String; 2]> {
     let mut rows = blocks(m);
-    rows.extend(memory(m));
+    rows.extend(memory(m, now));
     rows.extend(named([(
         "thread heaps",
         format!("{} made", grouped(m.heaps)),
@@ -132,19 +140,27 @@ pub fn in_arenas(m: &Moment) -> String {
     }
 }
 
+/// What is resident of hakmem's memory and of the process, `now` and at most.
+fn in_memory(m: &Moment, now: Option<u64>) -> String {
+    let process = match (now.unwrap_or(0), resident(m.peak_resident_kib << 10)) {
+        (0, peak) if peak == NOT_KNOWN => None,
+        (0, peak) => Some(format!("at most {peak}")),
+        (now, peak) => Some(format!("{}, at most {peak}", bytes(now))),
+    };
+    match (in_arenas(m), process) {
+        (arenas, None) if arenas == NOT_KNOWN => arenas,
+        (arenas, process) => {
+            let process = process.unwrap_or_else(|| format!("at most {NOT_KNOWN}"));
+            format!("{arenas} in the arenas; of the process {process}")
+        }
+    }
+}
+
 /// What memory is used for.
-fn memory(m: &Moment) -> Vec<[String; 2]> {
+fn memory(m: &Moment, now: Option<u64>) -> Vec<[String; 2]> {
     named([
         ("live", live(m)),
-        (
-            "resident",
-            match (in_arenas(m), resident(m.peak_resident_kib << 10)) {
-                (arenas, process) if arenas == NOT_KNOWN && process == NOT_KNOWN => arenas,
-                (arenas, process) => {
-                    format!("{arenas} in the arenas; of the process at most {process}")
-                }
-            },
-        ),
+        ("resident", in_memory(m, now)),
         (
             "page faults",
             match faults(m.minor_faults, m.major_faults) {
