@@ -34,6 +34,7 @@ mod summary;
 mod symbols;
 mod terminal;
 mod top;
+mod users;
 mod view;
 
 use clap::{Parser, Subcommand};

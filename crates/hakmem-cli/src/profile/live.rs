@@ -66,7 +66,8 @@ impl Live {
         if live.target.may_be_ended_by_filter().map_err(said)? {
             return Err(format!(
                 "process {pid} has a filter for system calls (seccomp), which may end it for a \
-                 call that a sample makes"
+                 call that a sample makes; set HAKMEM_PROFILE and HAKMEM_PROFILE_SIGNAL, and start \
+                 the program again"
             ));
         }
         // So that no signal ends this process between on and off.
