@@ -6,7 +6,7 @@ use clap::error::{ContextKind, ContextValue};
 use hakmem_core::options::PREFIX;
 
 /// How alike two names are, from 0 to 1, if one is to be named for the other.
-const ALIKE: f64 = 0.6;
+const ALIKE: f64 = 0.7;
 
 /// Adds the nearest value, if the parser found none.
 pub fn suggest(told: &mut clap::Error) {
@@ -61,7 +61,9 @@ mod tests {
         let values = ["MODE", "DECAY_MS", "MAP"].map(str::to_owned);
         assert_eq!(nearest("hakmem_decay", &values), Some("DECAY_MS"));
         assert_eq!(nearest("mod", &values), Some("MODE"));
-        assert_eq!(nearest("XYZ", &values), None);
+        for far in ["XYZ", "NOPE"] {
+            assert_eq!(nearest(far, &values), None, "{far}");
+        }
     }
 
     #[test]
