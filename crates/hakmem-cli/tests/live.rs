@@ -64,6 +64,7 @@ struct Profiling {
 impl Profiling {
     fn start(program: &Program, prefix: &Path) -> Self {
         let mut command = command(program.0.pid(), prefix, &["--interval", "4096"]);
+        command.stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let said = BufReader::new(child.stderr.take().unwrap());
         let mut profiling = Self { child, said };
@@ -81,6 +82,8 @@ impl Profiling {
         }
         let mut text = String::new();
         self.said.read_to_string(&mut text).unwrap();
+        let mut list = self.child.stdout.take().unwrap();
+        list.read_to_string(&mut text).unwrap();
         assert!(self.child.wait().unwrap().success(), "{text}");
         text
     }
@@ -110,13 +113,18 @@ fn is_profiled(mut program: Program, function: &str) {
     program.keep();
     let said = profiling.end(Some(libc::SIGINT));
     assert!(said.contains("while running") && said.contains("first.pb.gz"));
+    assert!(!said.contains("before this run"), "{said}");
     about(bytes(&first, "live", function), MANY);
     about(bytes(&first, "allocated", function), MANY);
     // It is off meanwhile, and goes on where it was.
     program.keep();
     let profiling = Profiling::start(&program, &second);
     program.keep();
-    profiling.end(Some(libc::SIGTERM));
+    let said = profiling.end(Some(libc::SIGTERM));
+    assert!(
+        said.contains(" of them were taken before this run\n"),
+        "{said}"
+    );
     about(bytes(&second, "allocated", function), 2 * MANY);
 }
 
