@@ -196,7 +196,7 @@ fn try_program(options: &Options) -> Result<End, NotStarted> {
     if options.after.is_none() {
         map = last_of(&file, Some(pid)).ok().and_then(|(map, _)| map);
         if map.is_none() {
-            say(&prepared.without("map"));
+            say(&prepared.without("map", "hakmem map --pid PID draws it", end));
         }
     }
     let written = map.map(|map| write(&map, options));

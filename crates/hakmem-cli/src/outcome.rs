@@ -131,7 +131,8 @@ fn others(report: &Report) -> String {
     }
 }
 
-fn signal_name(signal: i32) -> String {
+/// The name of a signal for people.
+pub fn signal_name(signal: i32) -> String {
     let name = match signal {
         libc::SIGHUP => "SIGHUP",
         libc::SIGINT => "SIGINT",

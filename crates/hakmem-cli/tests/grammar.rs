@@ -174,7 +174,10 @@ fn outputs_are_tried_first() {
         .args(["sh", "-c", "kill -KILL $$"])
         .output()
         .unwrap();
-    assert_says(&output, "left no map");
+    assert_says(
+        &output,
+        "sh left no map: SIGKILL killed the process before it could report",
+    );
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }
 
