@@ -44,7 +44,7 @@ Examples:
 pub struct Options {
     /// Looks at a running process
     #[arg(long, conflicts_with = "command",
-          value_parser = clap::value_parser!(u32).range(1..=i64::from(i32::MAX)))]
+          value_parser = grammar::process, allow_negative_numbers = true)]
     pid: Option<u32>,
     /// Prints JSON
     #[arg(long)]

@@ -4,7 +4,7 @@
 use crate::checked::{self, say};
 use crate::lines::{WIDTH, wrap};
 use crate::view::{Set, Target};
-use crate::{doctor, output};
+use crate::{doctor, grammar, output};
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use hakmem_core::options::{Entry, PREFIX, TABLE, Values};
@@ -101,7 +101,7 @@ pub struct Options {
     name: Option<String>,
     /// Shows the values in a running process
     #[arg(long, conflicts_with_all = ["json", "markdown"],
-          value_parser = clap::value_parser!(u32).range(1..=i64::from(i32::MAX)))]
+          value_parser = grammar::process, allow_negative_numbers = true)]
     pid: Option<u32>,
     /// Prints JSON
     #[arg(long)]

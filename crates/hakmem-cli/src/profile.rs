@@ -62,14 +62,14 @@ pub struct Options {
     #[arg(short, long, value_name = "PREFIX")]
     output: Option<PathBuf>,
     /// Average bytes from one sample to the next; 1 samples almost every allocation
-    #[arg(long, value_name = "BYTES", conflicts_with = "file", default_value_t = 512 << 10, value_parser = clap::value_parser!(u32).range(1..=1 << 30))]
+    #[arg(long, value_name = "BYTES", conflicts_with = "file", default_value_t = 512 << 10, value_parser = interval, allow_negative_numbers = true)]
     interval: u32,
     /// The process to profile while it runs; with --file the one whose profile to read, if FILE has
     /// profiles of several
-    #[arg(long, conflicts_with = "command", value_parser = clap::value_parser!(u32).range(1..=i64::from(i32::MAX)))]
+    #[arg(long, conflicts_with = "command", value_parser = grammar::process, allow_negative_numbers = true)]
     pid: Option<u32>,
     /// How long the process is profiled [default: until Ctrl-C]
-    #[arg(long, value_name = "N", requires = "pid", conflicts_with_all = ["file", "command"], value_parser = seconds)]
+    #[arg(long, value_name = "N", requires = "pid", conflicts_with_all = ["file", "command"], value_parser = seconds, allow_negative_numbers = true)]
     seconds: Option<Duration>,
     /// Shows also the allocator's functions, and those of the standard libraries around them
     #[arg(long)]
@@ -88,6 +88,10 @@ pub struct Wish {
     pub interval: String,
     output: PathBuf,
     all_frames: bool,
+}
+
+fn interval(text: &str) -> Result<u32, String> {
+    grammar::whole(text, 1, 1 << 30)
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {

@@ -46,7 +46,7 @@ pub struct Options {
     #[arg(long)]
     all: bool,
     /// Reads the figures of a running process
-    #[arg(long, conflicts_with = "command", value_parser = clap::value_parser!(u32).range(1..=i64::from(i32::MAX)))]
+    #[arg(long, conflicts_with = "command", value_parser = grammar::process, allow_negative_numbers = true)]
     pid: Option<u32>,
     /// The library; without it the libhakmem.so in hakmem's own folder or in ../lib
     #[arg(long, value_name = "PATH", conflicts_with_all = ["file", "pid"])]
