@@ -143,6 +143,14 @@ fn finish(watched: Watched, outcome: Outcome) -> ! {
     };
     let end = match outcome {
         Outcome::Program(end) => end,
+        // Its output is kept: nothing else is on the terminal.
+        Outcome::Left if started.keeps_output() => {
+            say(&format!(
+                "waiting for process {}, which goes on; Ctrl-C interrupts it",
+                started.pid()
+            ));
+            started.wait()
+        }
         _ => started.wait(),
     };
     started.pass_output_on();

@@ -55,6 +55,7 @@ fn tables(
     text += &program_heaps(&m.program_heaps, terminal);
     text += "\nsystem calls\n\n";
     text += &syscalls(m).text(terminal);
+    text += &untimed(m).map_or(String::new(), |why| format!("  {why}\n"));
     if !m.decisions.is_empty() {
         text += "\ndecisions\n\n";
         for decision in &m.decisions {
@@ -367,6 +368,13 @@ fn syscalls(m: &Moment) -> Table {
     }
 }
 
+/// What is said of system calls none of which was timed.
+pub fn untimed(m: &Moment) -> Option<&'static str> {
+    let mut calls = m.syscalls.iter().filter(|c| c.calls > 0).peekable();
+    let is_untimed = calls.peek().is_some() && calls.all(|c| c.nanos == 0);
+    is_untimed.then_some("not timed: HAKMEM_TIMING=1 when the program starts does that")
+}
+
 fn sites(all: &[Site]) -> Table {
     let row = |s: &Site| vec![s.address.clone(), grouped(s.frees)];
     Table {
@@ -398,6 +406,25 @@ mod tests {
         let text = "2.0 KiB, of it 6 blocks on their way, never more than 4.0 KiB";
         assert_eq!(of(506, 6), text);
         assert_eq!(of(1000, 6), text, "all of it");
+    }
+
+    #[test]
+    fn calls_without_times_have_a_line() {
+        let call = |calls, nanos| Syscall {
+            calls,
+            nanos,
+            ..Syscall::default()
+        };
+        let of = |syscalls: &[Syscall]| {
+            untimed(&Moment {
+                syscalls: syscalls.to_vec(),
+                ..Moment::default()
+            })
+        };
+        assert_eq!(of(&[]), None);
+        assert_eq!(of(&[call(0, 0)]), None);
+        assert_eq!(of(&[call(1, 0), call(1, 5)]), None);
+        assert!(of(&[call(0, 0), call(1, 0)]).is_some());
     }
 
     #[test]
