@@ -146,7 +146,8 @@ mod tests {
     fn whole_numbers_in_a_range() {
         let said = |text| whole(text, 1, 5u32);
         assert_eq!((said("1"), said("5")), (Ok(1), Ok(5)));
-        for text in ["0", "6", "-1", &"9".repeat(50)] {
+        let long = "9".repeat(50);
+        for text in ["0", "6", "-1", long.as_str()] {
             assert_eq!(said(text), Err("not from 1 to 5".to_owned()), "{text}");
         }
         for text in ["", "-", "abc", "1.5", "+1"] {
