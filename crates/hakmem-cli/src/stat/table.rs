@@ -55,7 +55,7 @@ fn tables(
     text += &program_heaps(&m.program_heaps, terminal);
     text += "\nsystem calls\n\n";
     text += &syscalls(m).text(terminal);
-    text += &untimed(m).map_or(String::new(), |why| format!("  {why}\n"));
+    text += &untimed(m).map_or(String::new(), |why| indented(why, terminal));
     if !m.decisions.is_empty() {
         text += "\ndecisions\n\n";
         for decision in &m.decisions {
@@ -267,8 +267,12 @@ fn rest(others: &[&Class], terminal: Option<Terminal>) -> String {
         bytes(sum(|c| c.page_bytes)),
         bytes(sum(|c| c.live_bytes))
     );
+    indented(&said, terminal)
+}
+
+fn indented(said: &str, terminal: Option<Terminal>) -> String {
     let width = terminal.map_or(usize::MAX, |terminal| terminal.width);
-    let lines = clauses(&said, width.saturating_sub(2));
+    let lines = clauses(said, width.saturating_sub(2));
     lines.iter().map(|line| format!("  {line}\n")).collect()
 }
 

@@ -266,7 +266,8 @@ fn draw_table(
     let mut lines = table.lines(width);
     lines.drain(1..=state.scroll);
     if state.page == Page::Calls {
-        lines.extend(untimed(&reading.moment).map(str::to_owned));
+        let why = untimed(&reading.moment);
+        lines.extend(why.into_iter().flat_map(|why| wrap(why, width, 0)));
     }
     let bold = |(i, line): (usize, String)| if i == 0 { line.bold() } else { line.into() };
     let lines = lines.into_iter().take(area.height.into()).enumerate();
