@@ -138,8 +138,10 @@ fn wrong_usage_is_status_2() {
 fn a_missing_library_is_status_125_and_says_where_it_was_looked_for() {
     let folder = tempfile::tempdir().unwrap();
     fs::create_dir(folder.path().join("bin")).unwrap();
-    let alone = folder.path().join("bin/hakmem");
-    fs::copy(env!("CARGO_BIN_EXE_hakmem"), &alone).unwrap();
+    let alone = copied(
+        Path::new(env!("CARGO_BIN_EXE_hakmem")),
+        &folder.path().join("bin"),
+    );
     let output = std::process::Command::new(&alone)
         .args(["run", "true"])
         .output()
