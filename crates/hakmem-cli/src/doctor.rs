@@ -17,6 +17,7 @@ use crate::{grammar, library, output, own, program};
 use clap::Args;
 use finding::{Finding, Verdict};
 use root::Root;
+pub use settings::parse as variables;
 use std::env;
 use std::ffi::OsString;
 use std::io::{self, IsTerminal};
@@ -43,7 +44,7 @@ Examples:
 pub struct Options {
     /// Looks at a running process
     #[arg(long, conflicts_with = "command",
-          value_parser = clap::value_parser!(u32).range(1..=i64::from(i32::MAX)))]
+          value_parser = grammar::process, allow_negative_numbers = true)]
     pid: Option<u32>,
     /// Prints JSON
     #[arg(long)]

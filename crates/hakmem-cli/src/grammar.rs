@@ -11,6 +11,8 @@ use std::process;
 use std::time::Duration;
 
 const WRONG_USAGE: i32 = 2;
+/// What `--guard` means without a number.
+const GUARD: u32 = 5000;
 
 /// A file that the user named; `-` is standard input.
 pub fn open(file: &Path) -> io::Result<Box<dyn BufRead>> {
@@ -81,6 +83,35 @@ pub fn pid(command: &[OsString]) -> Option<u32> {
     Some(pid)
 }
 
+/// Ends this process if a number stands where `--guard=N` was meant: without =, the option takes
+/// none.
+pub fn guard_meant(guard: Option<u32>, word: &OsStr) {
+    if guard == Some(GUARD) && number(word).is_some() && program::find(word).is_err() {
+        let word = word.to_string_lossy();
+        wrong(&format!(
+            "{word} is a number, not a program: hakmem run --guard={word}"
+        ));
+    }
+}
+
+/// The number of a process.
+pub fn process(text: &str) -> Result<u32, String> {
+    whole(text, 1, i32::MAX as u32)
+}
+
+/// A whole number, both ends of the range included.
+pub fn whole<N: TryFrom<i128> + Into<i128>>(text: &str, from: N, to: N) -> Result<N, String> {
+    let (from, to) = (from.into(), to.into());
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
+        return Err("not a whole number".to_owned());
+    }
+    let number = text.parse::<i128>().ok();
+    let number = number.filter(|number| (from..=to).contains(number));
+    let number = number.and_then(|number| N::try_from(number).ok());
+    number.ok_or_else(|| format!("not from {from} to {to}"))
+}
+
 /// A time in seconds, both ends of the range included.
 pub fn seconds(text: &str, from: f64, to: f64) -> Result<Duration, String> {
     let seconds: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
@@ -109,6 +140,19 @@ mod tests {
             assert_eq!(said(text), Err("not from 0.01 to 1000000000".to_owned()));
         }
         assert_eq!(said("soon"), Err("not a number".to_owned()));
+    }
+
+    #[test]
+    fn whole_numbers_in_a_range() {
+        let said = |text| whole(text, 1, 5u32);
+        assert_eq!((said("1"), said("5")), (Ok(1), Ok(5)));
+        let long = "9".repeat(50);
+        for text in ["0", "6", "-1", long.as_str()] {
+            assert_eq!(said(text), Err("not from 1 to 5".to_owned()), "{text}");
+        }
+        for text in ["", "-", "abc", "1.5", "+1"] {
+            assert_eq!(said(text), Err("not a whole number".to_owned()), "{text}");
+        }
     }
 
     #[test]

@@ -35,6 +35,7 @@ mod summary;
 mod symbols;
 mod terminal;
 mod top;
+mod users;
 mod view;
 
 use clap::{Parser, Subcommand};
@@ -94,7 +95,7 @@ fn tell(mut told: clap::Error) -> ! {
         false => output::stdout().and_then(|_| told.print()),
         true => {
             refused::suggest(&mut told);
-            match refused::narrow(&told.render().to_string()) {
+            match refused::narrowed(&told) {
                 Some(text) => io::stderr().write_all(text.as_bytes()),
                 None => told.print(),
             }
@@ -113,7 +114,10 @@ fn tell(mut told: clap::Error) -> ! {
 pub fn main() -> ! {
     let cli = Cli::try_parse().unwrap_or_else(|told| tell(told));
     match cli.command {
-        Command::Run(options) => run::run(&options),
+        Command::Run(options) => {
+            grammar::guard_meant(options.guard, &options.command[0]);
+            run::run(&options)
+        }
         Command::Stat(options) => stat::stat(options),
         Command::Options(options) => options::options(&options),
         Command::Map(options) => map::map(options),

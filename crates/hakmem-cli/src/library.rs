@@ -49,15 +49,25 @@ fn find_named(given: Option<&Path>, name: &str) -> Result<Library, String> {
             _ => {}
         }
     }
-    let looked: Vec<_> = places.iter().map(|p| p.display().to_string()).collect();
     let advice = match name {
         HARDENED => MISSING_HARDENED,
         _ => MISSING,
     };
-    Err(format!(
-        "library not found; looked for {} ({advice})",
-        looked.join(" and ")
-    ))
+    let looked = match given {
+        Some(path) => path.display().to_string(),
+        None => format!("{name} in {}", folders(&places)),
+    };
+    Err(format!("library not found; looked for {looked} ({advice})"))
+}
+
+/// Where files lie.
+fn folders(files: &[PathBuf]) -> String {
+    let folder = |file: &PathBuf| Some(file.parent()?.display().to_string());
+    let all: Vec<_> = files.iter().filter_map(folder).collect();
+    match all.split_last() {
+        Some((last, others)) if !others.is_empty() => format!("{} and {last}", others.join(", ")),
+        _ => all.join(""),
+    }
 }
 
 /// Why the places of the library are not known.
@@ -139,6 +149,16 @@ mod tests {
                 Path::new("/opt/h/lib/hakmem/libhakmem.so")
             ]
         );
+    }
+
+    #[test]
+    fn the_name_is_said_once() {
+        let places = beside(Path::new("/opt/h/bin/hakmem"), NAME);
+        assert_eq!(
+            folders(&places),
+            "/opt/h/bin, /opt/h/lib and /opt/h/lib/hakmem"
+        );
+        assert_eq!(folders(&places[..1]), "/opt/h/bin");
     }
 
     #[test]

@@ -43,7 +43,7 @@ pub struct Options {
     #[arg(long, conflicts_with_all = ["pid", "command"])]
     file: Option<PathBuf>,
     /// Reads the map of a running process
-    #[arg(long, conflicts_with = "command", value_parser = clap::value_parser!(u32).range(1..=i64::from(i32::MAX)))]
+    #[arg(long, conflicts_with = "command", value_parser = grammar::process, allow_negative_numbers = true)]
     pid: Option<u32>,
     /// Where the picture or the JSON goes; - is standard output [default: hakmem-map.svg, with
     /// --json hakmem-map.json]
@@ -53,7 +53,7 @@ pub struct Options {
     #[arg(long)]
     json: bool,
     /// Takes the map once the program has run for so long, not at its end
-    #[arg(long, value_name = "SECONDS", requires = "command", conflicts_with_all = ["file", "pid"], value_parser = seconds)]
+    #[arg(long, value_name = "SECONDS", requires = "command", conflicts_with_all = ["file", "pid"], value_parser = seconds, allow_negative_numbers = true)]
     after: Option<Duration>,
     /// The library; without it the libhakmem.so in hakmem's own folder or in ../lib
     #[arg(long, value_name = "PATH", requires = "command", conflicts_with_all = ["file", "pid"])]
@@ -196,7 +196,7 @@ fn try_program(options: &Options) -> Result<End, NotStarted> {
     if options.after.is_none() {
         map = last_of(&file, Some(pid)).ok().and_then(|(map, _)| map);
         if map.is_none() {
-            say(&prepared.without("map"));
+            say(&prepared.without("map", "hakmem map --pid PID draws it", end));
         }
     }
     let written = map.map(|map| write(&map, options));

@@ -1,18 +1,23 @@
 //! `hakmem options`: the allocator's options, from the table that the allocator itself is made
 //! with.
 
-use crate::checked::say;
+use crate::checked::{self, say};
 use crate::lines::{WIDTH, wrap};
-use crate::output;
 use crate::view::{Set, Target};
+use crate::{doctor, grammar, output};
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use hakmem_core::options::{Entry, PREFIX, TABLE, Values};
 use serde::Serialize;
+use std::io::Read;
+use std::path::Path;
 use std::process;
 
 /// Where the meaning of an option begins.
 const INDENT: usize = 6;
+
+/// Bytes of an environment that are read.
+const MOST: u64 = 1 << 20;
 
 /// The options in the order in which they are shown, under what they are for.
 const GROUPS: [(&str, &[&str]); 7] = [
@@ -79,6 +84,9 @@ hakmem reads options from the environment when a program starts: HAKMEM_DECAY_MS
 PROG. It reports an unknown name or a value out of range on standard error, and ignores it. An \
 option by size class takes 4096 for all classes, 64:8192 for the class of 64 bytes, and \
 4096,64:8192 for both in turn.
+With --pid, hakmem reads the values in the process. The process does not say what it read at its \
+start only, such as HAKMEM_STATS: hakmem reads these options in the environment that the program \
+was started with, and prints those that are set there.
 
 Examples:
   hakmem options
@@ -93,7 +101,7 @@ pub struct Options {
     name: Option<String>,
     /// Shows the values in a running process
     #[arg(long, conflicts_with_all = ["json", "markdown"],
-          value_parser = clap::value_parser!(u32).range(1..=i64::from(i32::MAX)))]
+          value_parser = grammar::process, allow_negative_numbers = true)]
     pid: Option<u32>,
     /// Prints JSON
     #[arg(long)]
@@ -109,7 +117,7 @@ pub fn options(options: &Options) -> ! {
         None => true,
     };
     let text = if let Some(pid) = options.pid {
-        in_process(pid, &is_meant)
+        in_process(pid, options.name.as_deref())
     } else if options.json {
         json(&TABLE.iter().filter(is_meant).collect::<Vec<_>>())
     } else if options.markdown {
@@ -131,25 +139,70 @@ pub fn options(options: &Options) -> ! {
     }
 }
 
-/// The values in a process, each as a line of its environment.
-fn in_process(pid: u32, is_meant: &dyn Fn(&&Entry) -> bool) -> String {
+/// The values in a process, each as a line of its environment. One that is named has a line in any
+/// case.
+fn in_process(pid: u32, name: Option<&str>) -> String {
     let set = match Target::open(pid).and_then(|mut target| target.options()) {
         Ok(set) => set,
-        Err(trouble) => {
-            say(&trouble.say(pid));
-            process::exit(1)
-        }
+        Err(trouble) => failed(&trouble.say(pid)),
     };
-    let line = |set: &Set| {
-        let default = set.entry.default_value().map(|value| value.to_string());
-        let note = match default {
-            Some(default) if default != set.value => format!("  (default: {default})"),
-            _ => String::new(),
-        };
-        format!("{PREFIX}{}={}{note}\n", set.entry.name(), set.value)
+    let Some(name) = name else {
+        let now = set.iter().map(in_force);
+        let variables = variables(pid).unwrap_or_default();
+        let at_start = TABLE.iter().filter(|entry| is_of_start(entry));
+        let at_start = at_start.filter_map(|entry| at_start_of(entry, &variables));
+        return now.chain(at_start).collect();
     };
-    let meant = set.iter().filter(|set| is_meant(&set.entry));
-    meant.map(line).collect()
+    if let Some(set) = set.iter().find(|set| is_named(set.entry, name)) {
+        return in_force(set);
+    }
+    let entry = TABLE.iter().find(|entry| is_named(entry, name));
+    let Some(entry) = entry.filter(|entry| is_of_start(entry)) else {
+        failed("its hakmem is another version than this command: it does not have this option")
+    };
+    let Some(variables) = variables(pid) else {
+        failed(&format!(
+            "the environment of process {pid} cannot be read, and only that has {PREFIX}{}",
+            entry.name()
+        ))
+    };
+    at_start_of(entry, &variables)
+        .unwrap_or_else(|| format!("{PREFIX}{}  (not set at the start)\n", entry.name()))
+}
+
+fn failed(why: &str) -> ! {
+    say(why);
+    process::exit(1)
+}
+
+fn in_force(set: &Set) -> String {
+    let default = set.entry.default_value().map(|value| value.to_string());
+    let note = match default {
+        Some(default) if default != set.value => format!("  (default: {default})"),
+        _ => String::new(),
+    };
+    format!("{PREFIX}{}={}{note}\n", set.entry.name(), set.value)
+}
+
+/// Whether only the environment tells what the option was set to: the process does not say it.
+fn is_of_start(entry: &Entry) -> bool {
+    entry.default_value().is_none() || entry.name() == "TIMING"
+}
+
+/// None: it was not set.
+fn at_start_of(entry: &Entry, variables: &[(String, String)]) -> Option<String> {
+    let name = format!("{PREFIX}{}", entry.name());
+    let (_, value) = variables.iter().find(|(variable, _)| *variable == name)?;
+    let value = checked::text(value, 4096);
+    Some(format!("{name}={value}  (set at the start)\n"))
+}
+
+/// The environment that the program was executed with; None: it cannot be read.
+fn variables(pid: u32) -> Option<Vec<(String, String)>> {
+    let file = checked::open(Path::new(&format!("/proc/{pid}/environ"))).ok()?;
+    let mut bytes = Vec::new();
+    file.take(MOST).read_to_end(&mut bytes).ok()?;
+    Some(doctor::variables(&String::from_utf8_lossy(&bytes)))
 }
 
 /// The names that there are.

@@ -89,11 +89,16 @@ impl Outcome {
                  that, or something removed LD_PRELOAD){}",
                 others(report)
             ),
-            Self::NotLoaded => {
-                let why = "the library was not loaded, or could not write its report";
-                let why = before.obstacle.as_deref().unwrap_or(why);
-                format!("{name} did NOT run on hakmem: {why}{}", others(report))
-            }
+            // That was said before the program ran.
+            Self::NotLoaded if before.obstacle.is_some() => format!(
+                "{name} did NOT run on hakmem, for the reason above{}",
+                others(report)
+            ),
+            Self::NotLoaded => format!(
+                "{name} did NOT run on hakmem: the library was not loaded, or could not write its \
+                 report{}",
+                others(report)
+            ),
         };
         Some(message)
     }
@@ -131,7 +136,8 @@ fn others(report: &Report) -> String {
     }
 }
 
-fn signal_name(signal: i32) -> String {
+/// The name of a signal for people.
+pub fn signal_name(signal: i32) -> String {
     let name = match signal {
         libc::SIGHUP => "SIGHUP",
         libc::SIGINT => "SIGINT",

@@ -2,7 +2,8 @@
 //! (`hakmem run` and `stat` run what hakmem cannot serve, too.)
 
 use crate::checked::say;
-use crate::child::{self, Child};
+use crate::child::{self, Child, End};
+use crate::outcome::signal_name;
 use crate::own::Own;
 use crate::program::{self, NotStarted};
 use crate::{library, run};
@@ -79,9 +80,17 @@ impl Prepared {
             .collect()
     }
 
-    /// The line for a program that has ended and left nothing of what it was to write.
-    pub fn without(&self, what: &str) -> String {
+    /// The line for a program that has ended and left nothing of what it was to write. `way` takes
+    /// that from outside.
+    pub fn without(&self, what: &str, way: &str, end: End) -> String {
         let name = self.command[0].to_string_lossy();
+        if let End::Killed(signal) = end {
+            let signal = signal_name(signal);
+            return format!(
+                "{name} left no {what}: {signal} killed the process before it could report; {way} \
+                 before the end"
+            );
+        }
         match self.preload {
             Some(_) => format!(
                 "{name} left no {what}: it did not run on hakmem, or ended without exit handlers \

@@ -7,7 +7,7 @@ pub mod confined;
 mod live;
 mod summary;
 
-use crate::checked::{self, say};
+use crate::checked::{self, Lines, say};
 use crate::terminal::Terminal;
 use crate::{grammar, output, run};
 use clap::{ArgGroup, Args};
@@ -23,15 +23,21 @@ use std::path::{Path, PathBuf};
 use std::process;
 use std::time::Duration;
 
+/// Processes that are named of a file, and bytes of a line of it.
+const NAMED: usize = 8;
+const LINE: usize = 1 << 20;
+
 pub const AFTER_HELP: &str = "\
 Writes PREFIX.pb.gz (for pprof: `go tool pprof -http=: PREFIX.pb.gz`), PREFIX.live.svg and \
-PREFIX.allocated.svg (flame graphs, for a browser), and both as folded stacks. Prints on standard \
-error what was live at the end, by the code that allocated it.
+PREFIX.allocated.svg (flame graphs, for a browser), and both as folded stacks. There is no PREFIX.live.svg if nothing is \
+live; hakmem then removes one of an earlier run, and says so.
+hakmem prints what was live at the end, by the code that allocated it. The list goes to standard \
+output, and to standard error if hakmem runs PROG.
 hakmem runs PROG as `hakmem run` does, and exits with its exit status.
 With --pid alone, hakmem switches the profile on in a running process, which needs no preparation, \
 and switches it off after --seconds, or at Ctrl-C. It needs the right to trace the process: root \
 has it, and the same user where the system allows that. The profile then has what was allocated \
-meanwhile, and in earlier such times.
+meanwhile, and in earlier such times: a line says how many samples are from these.
 FILE holds what a program appends under HAKMEM_PROFILE=FILE; hakmem reads the last profile.
 Exit status: 0, or
   1    FILE cannot be read, or has no profile; no such process, it may not be read, or it does not \
@@ -56,14 +62,14 @@ pub struct Options {
     #[arg(short, long, value_name = "PREFIX")]
     output: Option<PathBuf>,
     /// Average bytes from one sample to the next; 1 samples almost every allocation
-    #[arg(long, value_name = "BYTES", conflicts_with = "file", default_value_t = 512 << 10, value_parser = clap::value_parser!(u32).range(1..=1 << 30))]
+    #[arg(long, value_name = "BYTES", conflicts_with = "file", default_value_t = 512 << 10, value_parser = interval, allow_negative_numbers = true)]
     interval: u32,
     /// The process to profile while it runs; with --file the one whose profile to read, if FILE has
     /// profiles of several
-    #[arg(long, conflicts_with = "command", value_parser = clap::value_parser!(u32).range(1..=i64::from(i32::MAX)))]
+    #[arg(long, conflicts_with = "command", value_parser = grammar::process, allow_negative_numbers = true)]
     pid: Option<u32>,
     /// How long the process is profiled [default: until Ctrl-C]
-    #[arg(long, value_name = "N", requires = "pid", conflicts_with_all = ["file", "command"], value_parser = seconds)]
+    #[arg(long, value_name = "N", requires = "pid", conflicts_with_all = ["file", "command"], value_parser = seconds, allow_negative_numbers = true)]
     seconds: Option<Duration>,
     /// Shows also the allocator's functions, and those of the standard libraries around them
     #[arg(long)]
@@ -82,6 +88,10 @@ pub struct Wish {
     pub interval: String,
     output: PathBuf,
     all_frames: bool,
+}
+
+fn interval(text: &str) -> Result<u32, String> {
+    grammar::whole(text, 1, 1 << 30)
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {
@@ -121,11 +131,63 @@ pub fn profile(options: Options) -> ! {
         true => "hakmem-profile".into(),
         false => file.clone(),
     });
-    let text = grammar::open(file).map_err(|e| format!("cannot read {}: {e}", file.display()));
-    let named = |why| format!("{}: {why}", file.display());
-    let written = |text| write(text, options.pid, options.all_frames, None, &output);
-    let text = is_name(&output).and(text);
-    finish(text.and_then(|text| written(text).map_err(named)))
+    let shown = Shown {
+        all_frames: options.all_frames,
+        terminal: Terminal::of_stdout(),
+        ..Shown::default()
+    };
+    let written = is_name(&output)
+        .and_then(|()| of_file(file, options.pid))
+        .and_then(|raw| {
+            let look = |path: &str, offsets: &[u64]| confined::of_file(Path::new(path), offsets);
+            let named = |why| format!("{}: {why}", file.display());
+            files(&raw, &look, &shown, &output).map_err(named)
+        });
+    finish(written)
+}
+
+/// The profile of a file that is meant. The error is for the user to read.
+fn of_file(file: &Path, pid: Option<u32>) -> Result<raw::Raw, String> {
+    let name = file.display();
+    let text = grammar::open(file).map_err(|e| format!("cannot read {name}: {e}"))?;
+    let found = raw::last(text, pid).map_err(|why| format!("{name}: {why}"))?;
+    found.ok_or_else(|| match pid {
+        Some(pid) => format!(
+            "{name}: there is no heap profile of process {pid}{}",
+            others(file)
+        ),
+        None => format!("{name}: there is no heap profile"),
+    })
+}
+
+/// Of which processes a file has profiles; nothing if there are none, or it cannot be read twice.
+fn others(file: &Path) -> String {
+    let mut found = Vec::new();
+    if let Ok(file) = checked::open(file) {
+        let mut lines = Lines::new(BufReader::new(file), LINE);
+        while let Ok(Some(line)) = lines.next() {
+            let pid = line.split_once("# hakmem ").and_then(|(_, rest)| {
+                let pid = rest.split(' ').find_map(|word| word.strip_prefix("pid="));
+                pid?.parse::<u32>().ok()
+            });
+            found.extend(pid.filter(|pid| !found.contains(pid)));
+            if found.len() > NAMED {
+                break;
+            }
+        }
+    }
+    let more = if found.len() > NAMED {
+        " and others"
+    } else {
+        ""
+    };
+    found.truncate(NAMED);
+    let pids: Vec<_> = found.iter().map(u32::to_string).collect();
+    match pids.as_slice() {
+        [] => String::new(),
+        [pid] if more.is_empty() => format!("; it has one of process {pid}"),
+        pids => format!("; it has those of {}{more}", pids.join(", ")),
+    }
 }
 
 /// Of a running process.
@@ -149,18 +211,22 @@ fn live(pid: u32, options: &Options) -> Result<String, String> {
             live.wait(options.seconds)
         }
     }
+    let earlier = live.earlier();
     let (raw, program) = live.end()?;
     let look = |path: &str, offsets: &[u64]| live::look(pid, path, offsets);
-    files(&raw, &look, options.all_frames, Some(&program), &output)
+    let shown = Shown {
+        all_frames: options.all_frames,
+        program: Some(&program),
+        earlier,
+        terminal: Terminal::of_stdout(),
+    };
+    files(&raw, &look, &shown, &output)
 }
 
 /// Says what there is to say, and ends this process.
 fn finish(done: Result<String, String>) -> ! {
-    match done {
-        Ok(said) => {
-            let _ = io::stderr().write_all(said.as_bytes());
-            process::exit(0)
-        }
+    match done.and_then(|said| output::show(said.as_bytes())) {
+        Ok(()) => process::exit(0),
         Err(why) => {
             say(&why);
             process::exit(1)
@@ -168,38 +234,24 @@ fn finish(done: Result<String, String>) -> ! {
     }
 }
 
-/// Writes the files of a process's last profile, of the last one of all if none is named. `program`
-/// is the name that it was started by, if that is known. Returns what is to be said of it; the
-/// error is for the user to read.
-pub fn write(
-    text: impl BufRead,
-    pid: Option<u32>,
+/// How a profile is shown.
+#[derive(Default)]
+struct Shown<'a> {
     all_frames: bool,
-    program: Option<&str>,
-    output: &Path,
-) -> Result<String, String> {
-    let raw = &raw::last(text, pid)?.ok_or_else(|| match pid {
-        Some(pid) => format!(
-            "there is no heap profile of process {pid}: it ended without running exit handlers, or \
-             wrote none; hakmem profile --pid PID takes one before the end, and with \
-             HAKMEM_PROFILE_SIGNAL=USR2 the program writes one at each SIGUSR2"
-        ),
-        None => "there is no heap profile".into(),
-    })?;
-    let look = |path: &str, offsets: &[u64]| confined::of_file(Path::new(path), offsets);
-    files(raw, &look, all_frames, program, output)
+    /// The name that the program was started by, if that is known.
+    program: Option<&'a str>,
+    /// Samples that are from before.
+    earlier: u64,
+    /// That the list is printed on.
+    terminal: Option<Terminal>,
 }
 
-/// Writes the files of one profile. See [`write`].
-fn files(
-    raw: &raw::Raw,
-    look: Look,
-    all_frames: bool,
-    program: Option<&str>,
-    output: &Path,
-) -> Result<String, String> {
-    let program = program.map(checked::name);
-    let profile = Profile::of(raw, all_frames, look)?;
+/// Writes the files of one profile. Returns what is to be said of it; the error is for the user to
+/// read.
+fn files(raw: &raw::Raw, look: Look, shown: &Shown, output: &Path) -> Result<String, String> {
+    let program = shown.program.map(checked::name);
+    let profile = Profile::of(raw, shown.all_frames, look)?;
+    let mut gone = String::new();
     let mut files = vec![save(output, "pb.gz", &encode::encode(&profile, true))?];
     for bytes in [Bytes::Live, Bytes::Allocated] {
         let lines = flame::folded(&profile, bytes)?;
@@ -212,16 +264,17 @@ fn files(
         )?);
         let graph = format!("{}.svg", bytes.name());
         if lines.is_empty() {
-            remove(&with_extension(output, &graph))?;
+            gone += &without(&with_extension(output, &graph), bytes)?;
             continue;
         }
         let svg = flame::graph(&lines, &profile, bytes, program.as_deref())?;
         files.push(save(output, &graph, svg.as_bytes())?);
     }
-    Ok(match raw.samples.is_empty() && raw.event != "exit" {
+    let said = match raw.samples.is_empty() && raw.event != "exit" {
         true => empty(raw.pid, &files),
-        false => summary::of(&profile, raw, &files, Terminal::of_stderr()),
-    })
+        false => summary::of(&profile, raw, shown.earlier, &files, shown.terminal),
+    };
+    Ok(said + &gone)
 }
 
 /// What is said of a running process's profile without samples.
@@ -244,14 +297,26 @@ impl Wish {
             Ok(file) => Box::new(BufReader::new(file)),
             Err(_) => Box::new(io::empty()),
         };
-        write(
-            text,
-            Some(pid),
-            self.all_frames,
-            Some(program),
-            &self.output,
-        )
+        let raw = raw::last(text, Some(pid))?.ok_or_else(|| none(program))?;
+        let look = |path: &str, offsets: &[u64]| confined::of_file(Path::new(path), offsets);
+        let shown = Shown {
+            all_frames: self.all_frames,
+            program: Some(program),
+            terminal: Terminal::of_stderr(),
+            ..Shown::default()
+        };
+        files(&raw, &look, &shown, &self.output)
     }
+}
+
+/// What is said of a program that ended and left no profile.
+fn none(program: &str) -> String {
+    format!(
+        "{program} left no heap profile: a signal killed the process before it could report, or \
+         it ended without exit handlers (_exit, exec), or could not write; hakmem profile --pid \
+         PID takes one before the end, and with HAKMEM_PROFILE_SIGNAL=USR2 the program writes one \
+         at each SIGUSR2"
+    )
 }
 
 fn save(prefix: &Path, extension: &str, bytes: &[u8]) -> Result<PathBuf, String> {
@@ -261,13 +326,17 @@ fn save(prefix: &Path, extension: &str, bytes: &[u8]) -> Result<PathBuf, String>
     Ok(path)
 }
 
-/// Removes a file of a profile before, if there is one.
-fn remove(path: &Path) -> Result<(), String> {
-    match fs::remove_file(path) {
-        Err(e) if e.kind() != io::ErrorKind::NotFound => {
-            Err(format!("cannot remove {}: {e}", path.display()))
-        }
-        _ => Ok(()),
+/// Removes the graph of a profile before, if there is one. Returns what is said of that.
+fn without(graph: &Path, bytes: Bytes) -> Result<String, String> {
+    let name = graph.display();
+    let nothing = match bytes {
+        Bytes::Live => "nothing is live",
+        Bytes::Allocated => "nothing was allocated",
+    };
+    match fs::remove_file(graph) {
+        Ok(()) => Ok(format!("  removed {name} of an earlier run: {nothing}\n")),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(format!("  no {name}: {nothing}\n")),
+        Err(e) => Err(format!("cannot remove {name}: {e}")),
     }
 }
 

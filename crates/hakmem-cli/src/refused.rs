@@ -2,11 +2,11 @@
 //! lines that are not longer than others.
 
 use crate::lines::{WIDTH, length, wrap};
-use clap::error::{ContextKind, ContextValue};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use hakmem_core::options::PREFIX;
 
 /// How alike two names are, from 0 to 1, if one is to be named for the other.
-const ALIKE: f64 = 0.6;
+const ALIKE: f64 = 0.7;
 
 /// Adds the nearest value, if the parser found none.
 pub fn suggest(told: &mut clap::Error) {
@@ -33,8 +33,16 @@ fn nearest<'a>(given: &str, values: &'a [String]) -> Option<&'a str> {
         .map(|(_, value)| value)
 }
 
-/// The text with its long lines broken between words; None: it has none.
-pub fn narrow(text: &str) -> Option<String> {
+/// What is said, with its long lines broken between words; None: it has none. The help has columns,
+/// and fits as it is.
+pub fn narrowed(told: &clap::Error) -> Option<String> {
+    match told.kind() {
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => None,
+        _ => narrow(&told.render().to_string()),
+    }
+}
+
+fn narrow(text: &str) -> Option<String> {
     if text.lines().all(|line| length(line) <= WIDTH) {
         return None;
     }
@@ -61,7 +69,9 @@ mod tests {
         let values = ["MODE", "DECAY_MS", "MAP"].map(str::to_owned);
         assert_eq!(nearest("hakmem_decay", &values), Some("DECAY_MS"));
         assert_eq!(nearest("mod", &values), Some("MODE"));
-        assert_eq!(nearest("XYZ", &values), None);
+        for far in ["XYZ", "NOPE"] {
+            assert_eq!(nearest(far, &values), None, "{far}");
+        }
     }
 
     #[test]

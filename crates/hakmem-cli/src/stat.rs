@@ -9,7 +9,7 @@ use crate::terminal::Terminal;
 use crate::view::Target;
 use crate::{grammar, output, run};
 use clap::{ArgGroup, Args};
-use figures::Moment;
+use figures::{Line, Moment};
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::io::{self, BufRead, Write};
@@ -19,6 +19,8 @@ use std::process;
 /// Bytes of a report; and of the last ones of all processes, which are kept.
 pub const LINE: usize = 16 << 20;
 const KEPT: usize = 32 << 20;
+/// Processes without a report that are named.
+const NAMED: usize = 8;
 
 pub const AFTER_HELP: &str = "\
 FILE holds what a program appends under HAKMEM_STATS=json:FILE; hakmem shows the last report of \
@@ -44,7 +46,7 @@ pub struct Options {
     #[arg(long)]
     all: bool,
     /// Reads the figures of a running process
-    #[arg(long, conflicts_with = "command", value_parser = clap::value_parser!(u32).range(1..=i64::from(i32::MAX)))]
+    #[arg(long, conflicts_with = "command", value_parser = grammar::process, allow_negative_numbers = true)]
     pid: Option<u32>,
     /// The library; without it the libhakmem.so in hakmem's own folder or in ../lib
     #[arg(long, value_name = "PATH", conflicts_with_all = ["file", "pid"])]
@@ -68,16 +70,20 @@ pub fn stat(options: Options) -> ! {
             ..run::Options::default()
         })
     };
-    let read = grammar::open(&file)
-        .and_then(|text| tables(text, None, options.all, Terminal::of_stdout()));
-    let (tables, complaints) = match read {
-        Ok(read) => read,
+    let read = grammar::open(&file).and_then(|text| Last::read(text, None));
+    let last = match read {
+        Ok(last) => last,
         Err(e) => fail(&format!("cannot read {}: {e}", file.display())),
     };
+    let tables = last.tables(options.all, Terminal::of_stdout());
     let shown = output::show(tables.as_bytes());
-    let _ = io::stderr().write_all(complaints.as_bytes());
+    let _ = io::stderr().write_all(last.complaints().as_bytes());
     if tables.is_empty() {
-        fail(&format!("{} has no report", file.display()));
+        fail(&format!(
+            "{} has no report{}",
+            file.display(),
+            last.silent()
+        ));
     }
     ended(shown)
 }
@@ -113,38 +119,93 @@ pub fn tables(
     all: bool,
     terminal: Option<Terminal>,
 ) -> io::Result<(String, String)> {
-    // By process: when it came, how long it was, what it says.
-    let mut last: HashMap<u32, (usize, usize, Moment)> = HashMap::new();
-    let (mut unreadable, mut number, mut kept) = (0, 0, 0);
-    let mut lines = Lines::new(text, LINE);
-    while let Some(line) = lines.next()? {
-        if line.trim().is_empty() {
-            continue;
-        }
-        number += 1;
-        match figures::parse(line) {
-            Ok(Some(moment)) if only.is_none_or(|pid| pid == moment.pid) => {
-                kept += line.len();
-                if let Some((_, len, _)) = last.insert(moment.pid, (number, line.len(), moment)) {
-                    kept -= len;
-                }
-                if kept > KEPT {
-                    return Err(refuse("it has reports of more processes than are shown"));
-                }
+    let last = Last::read(text, only)?;
+    Ok((last.tables(all, terminal), last.complaints()))
+}
+
+/// What a file has.
+#[derive(Default)]
+struct Last {
+    /// The last report of each process, as they come.
+    reports: Vec<Moment>,
+    /// The first processes that the library was loaded into, and how many there are.
+    loaded: Vec<u32>,
+    loads: usize,
+    unreadable: usize,
+}
+
+impl Last {
+    /// Of all processes, or of one alone.
+    fn read(text: impl BufRead, only: Option<u32>) -> io::Result<Self> {
+        // By process: when it came, how long it was, what it says.
+        let mut last: HashMap<u32, (usize, usize, Moment)> = HashMap::new();
+        let (mut this, mut number, mut kept) = (Self::default(), 0, 0);
+        let mut lines = Lines::new(text, LINE);
+        while let Some(line) = lines.next()? {
+            if line.trim().is_empty() {
+                continue;
             }
-            Ok(_) => {}
-            Err(_) => unreadable += 1,
+            number += 1;
+            match Line::parse(line) {
+                Ok(Line::Report(moment)) if only.is_none_or(|pid| pid == moment.pid) => {
+                    kept += line.len();
+                    if let Some((_, len, _)) =
+                        last.insert(moment.pid, (number, line.len(), *moment))
+                    {
+                        kept -= len;
+                    }
+                    if kept > KEPT {
+                        return Err(refuse("it has reports of more processes than are shown"));
+                    }
+                }
+                Ok(Line::Load(pid)) => this.load(pid),
+                Ok(Line::Report(_)) => {}
+                Err(_) => this.unreadable += 1,
+            }
+        }
+        let mut last: Vec<_> = last.into_values().collect();
+        last.sort_by_key(|&(number, ..)| number);
+        this.reports = last.into_iter().map(|(.., moment)| moment).collect();
+        Ok(this)
+    }
+
+    fn load(&mut self, pid: u32) {
+        self.loads += 1;
+        if self.loaded.len() < NAMED {
+            self.loaded.push(pid);
         }
     }
-    let mut last: Vec<_> = last.into_values().collect();
-    last.sort_by_key(|&(number, ..)| number);
-    let shown = last
-        .iter()
-        .map(|(.., moment)| table::of(moment, all, terminal));
-    let tables = shown.collect::<Vec<_>>().join("\n");
-    let complaints = match unreadable {
-        0 => String::new(),
-        n => format!("hakmem: {n} of the lines cannot be read as reports\n"),
-    };
-    Ok((tables, complaints))
+
+    fn tables(&self, all: bool, terminal: Option<Terminal>) -> String {
+        let shown = self.reports.iter().map(|m| table::of(m, all, terminal));
+        shown.collect::<Vec<_>>().join("\n")
+    }
+
+    fn complaints(&self) -> String {
+        match self.unreadable {
+            0 => String::new(),
+            n => format!("hakmem: {n} of the lines cannot be read as reports\n"),
+        }
+    }
+
+    /// What is said of a file without reports: who was to write one.
+    fn silent(&self) -> String {
+        const WHY: &str = "it still runs, or a signal, _exit or exec ended it";
+        let pids: Vec<_> = self.loaded.iter().map(u32::to_string).collect();
+        match (pids.as_slice(), self.loads) {
+            ([], _) => String::new(),
+            ([pid], 1) => format!(": process {pid} started, and wrote none: {WHY}"),
+            (pids, loads) => {
+                let more = match loads - pids.len() {
+                    0 => String::new(),
+                    n => format!(" and {n} more"),
+                };
+                format!(
+                    ": processes {}{more} started, and wrote none: each still runs, or a signal, \
+                     _exit or exec ended it",
+                    pids.join(", ")
+                )
+            }
+        }
+    }
 }

@@ -280,7 +280,8 @@ impl Page {
     }
 }
 
-fn counted(number: u64, one: &str, many: &str) -> String {
+/// A number of things.
+pub fn counted(number: u64, one: &str, many: &str) -> String {
     format!(
         "{} {}",
         grouped(number),

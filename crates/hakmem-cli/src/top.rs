@@ -57,13 +57,13 @@ Words that it uses: https://github.com/hakmem/hakmem/blob/main/docs/glossary.md"
 pub struct Options {
     /// Watches a running process; short form: `hakmem top PID`
     #[arg(long, conflicts_with = "command",
-          value_parser = clap::value_parser!(u32).range(1..=i64::from(i32::MAX)))]
+          value_parser = grammar::process, allow_negative_numbers = true)]
     pid: Option<u32>,
     /// Prints N readings as plain text; 0: until the process ends
-    #[arg(long, short, value_name = "N")]
+    #[arg(long, short, value_name = "N", value_parser = readings, allow_negative_numbers = true)]
     batch: Option<u64>,
     /// Seconds between two readings
-    #[arg(long, short, value_name = "SECONDS", default_value = "1", value_parser = seconds)]
+    #[arg(long, short, value_name = "SECONDS", default_value = "1", value_parser = seconds, allow_negative_numbers = true)]
     interval: Duration,
     /// The library; without it the libhakmem.so in hakmem's own folder or in ../lib
     #[arg(long, value_name = "PATH", conflicts_with = "pid")]
@@ -71,6 +71,10 @@ pub struct Options {
     /// The program, with its arguments
     #[arg(trailing_var_arg = true, num_args = 1.., value_names = ["PROG", "ARGS"])]
     command: Vec<OsString>,
+}
+
+fn readings(text: &str) -> Result<u64, String> {
+    grammar::whole(text, 0, u64::MAX)
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {
@@ -139,6 +143,14 @@ fn finish(watched: Watched, outcome: Outcome) -> ! {
     };
     let end = match outcome {
         Outcome::Program(end) => end,
+        // Its output is kept: nothing else is on the terminal.
+        Outcome::Left if started.keeps_output() => {
+            say(&format!(
+                "waiting for process {}, which goes on; Ctrl-C interrupts it",
+                started.pid()
+            ));
+            started.wait()
+        }
         _ => started.wait(),
     };
     started.pass_output_on();

@@ -86,6 +86,50 @@ fn a_line_that_is_nearly_right_is_put_right() {
     }
 }
 
+/// What is said of a number that is none, or is out of its range.
+#[test]
+fn numbers_that_are_wrong() {
+    const PIDS: &str = "not from 1 to 2147483647";
+    for (words, why) in [
+        (&["stat", "--pid", "-1"][..], PIDS),
+        (&["map", "--pid", "0"], PIDS),
+        (&["doctor", "--pid", "abc"], "not a whole number"),
+        (&["options", "--pid", "1.5"], "not a whole number"),
+        (
+            &["map", "--after", "-1", "true"],
+            "not from 0 to 1000000000",
+        ),
+        (&["top", "--batch", "-1", "true"], "not from 0 to"),
+        (
+            &["profile", "--interval", "x", "true"],
+            "not a whole number",
+        ),
+        (
+            &["run", "--guard", "5", "true"],
+            "5 is a number, not a program: hakmem run --guard=5",
+        ),
+    ] {
+        let output = hakmem().args(words).output().unwrap();
+        let text = stderr(&output);
+        assert_eq!(output.status.code(), Some(2), "{words:?}: {text}");
+        assert!(
+            text.contains(why) && !text.contains("tip:"),
+            "{words:?}: {text}"
+        );
+    }
+}
+
+/// Without a word it is what `hakmem help` prints, in a pipe, too.
+#[test]
+fn help_without_a_word_keeps_its_columns() {
+    let [bare, asked] = [&[][..], &["help"]].map(|words: &[&str]| {
+        let mut command = hakmem();
+        command.args(words).output().unwrap()
+    });
+    assert_eq!(bare.status.code(), Some(2));
+    assert_eq!(stderr(&bare), stdout(&asked));
+}
+
 /// An option without an effect is refused.
 #[test]
 fn what_does_not_go_together_is_refused() {
@@ -174,7 +218,10 @@ fn outputs_are_tried_first() {
         .args(["sh", "-c", "kill -KILL $$"])
         .output()
         .unwrap();
-    assert_says(&output, "left no map");
+    assert_says(
+        &output,
+        "sh left no map: SIGKILL killed the process before it could report",
+    );
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }
 

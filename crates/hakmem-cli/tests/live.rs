@@ -64,6 +64,7 @@ struct Profiling {
 impl Profiling {
     fn start(program: &Program, prefix: &Path) -> Self {
         let mut command = command(program.0.pid(), prefix, &["--interval", "4096"]);
+        command.stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let said = BufReader::new(child.stderr.take().unwrap());
         let mut profiling = Self { child, said };
@@ -81,6 +82,8 @@ impl Profiling {
         }
         let mut text = String::new();
         self.said.read_to_string(&mut text).unwrap();
+        let mut list = self.child.stdout.take().unwrap();
+        list.read_to_string(&mut text).unwrap();
         assert!(self.child.wait().unwrap().success(), "{text}");
         text
     }
@@ -110,13 +113,18 @@ fn is_profiled(mut program: Program, function: &str) {
     program.keep();
     let said = profiling.end(Some(libc::SIGINT));
     assert!(said.contains("while running") && said.contains("first.pb.gz"));
+    assert!(!said.contains("before this run"), "{said}");
     about(bytes(&first, "live", function), MANY);
     about(bytes(&first, "allocated", function), MANY);
     // It is off meanwhile, and goes on where it was.
     program.keep();
     let profiling = Profiling::start(&program, &second);
     program.keep();
-    profiling.end(Some(libc::SIGTERM));
+    let said = profiling.end(Some(libc::SIGTERM));
+    assert!(
+        said.contains(" of them were taken before this run\n"),
+        "{said}"
+    );
     about(bytes(&second, "allocated", function), 2 * MANY);
 }
 
@@ -203,6 +211,11 @@ fn a_process_that_inherited_its_filter_is_profiled() {
     let mut program = Program::preloaded();
     program.tell("filter");
     program.tell("again");
+    let doctor = doctor(program.0.pid());
+    assert!(
+        doctor.contains("profile and options can read it"),
+        "{doctor}"
+    );
     is_profiled(program, "keeps");
 }
 
@@ -235,6 +248,15 @@ fn refused(mut command: Command, why: &str) {
     assert_eq!(stderr(&output).lines().count(), 1, "{}", stderr(&output));
 }
 
+/// What `hakmem doctor` says of a process, in one line.
+fn doctor(pid: i32) -> String {
+    let mut command = hakmem();
+    let output = command.args(["doctor", "--lib"]).arg(&*HAKMEM);
+    let output = output.args(["--pid", &pid.to_string()]).output().unwrap();
+    let text = stdout(&output);
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
 #[test]
 fn what_cannot_be_profiled_is_said() {
     let folder = tempfile::tempdir().unwrap();
@@ -259,6 +281,12 @@ fn what_cannot_be_profiled_is_said() {
     refused(nowhere, "cannot write /nowhere/out.pb.gz");
     program.tell("filter");
     refused(of(program.0.pid()), "has a filter for system calls");
+    refused(
+        of(program.0.pid()),
+        "set HAKMEM_PROFILE and HAKMEM_PROFILE_SIGNAL",
+    );
+    let doctor = doctor(program.0.pid());
+    assert!(doctor.contains("profile --pid refuses it"), "{doctor}");
     for wrong in [
         &["--seconds", "0"][..],
         &["--lib", "/x"],
@@ -287,7 +315,7 @@ fn what_may_not_be_profiled_is_said() {
         profile
     };
     let roots = Program::preloaded();
-    refused(profile(roots.0.pid()), "it is another user's");
+    refused(profile(roots.0.pid()), "it is root's, and you are nobody");
     // Its own, which keeps others out.
     let mut hidden = Command::new(copied(&LIVE, &place));
     hidden.env("LD_PRELOAD", copied(&HAKMEM, &place));

@@ -56,13 +56,24 @@ fn one_by_its_name() {
 /// All names, in lines that fit, and the nearest one, in whatever case.
 #[test]
 fn an_unknown_name() {
-    for (name, nearest) in [("NOPE", "MODE"), ("hakmem_decay_mss", "DECAY_MS")] {
+    for (name, nearest) in [
+        ("NOPE", None),
+        ("mod", Some("MODE")),
+        ("hakmem_decay_mss", Some("DECAY_MS")),
+    ] {
         let output = hakmem().args(["options", name]).output().unwrap();
         assert_ended(&output, 2, "");
         let text = stderr(&output);
         let widest = text.lines().map(|line| line.chars().count()).max();
         assert!(widest <= Some(80), "{text}");
-        assert_says(&output, &format!("a similar value exists: '{nearest}'"));
+        assert_eq!(
+            text.contains("a similar value"),
+            nearest.is_some(),
+            "{text}"
+        );
+        if let Some(nearest) = nearest {
+            assert_says(&output, &format!("a similar value exists: '{nearest}'"));
+        }
         assert!(words(&text).contains("[possible values: "), "{text}");
     }
 }
@@ -93,6 +104,33 @@ fn of_a_running_process() {
     assert_eq!(text.lines().count(), settable.count() - 1, "{text}");
     let one = options(&["DECAY_MS", "--pid", &pid]);
     assert_eq!(one, "HAKMEM_DECAY_MS=2000  (default: 500)\n");
+}
+
+/// What the process read at its start is what its environment says.
+#[test]
+fn of_a_running_process_at_its_start() {
+    let mut command = std::process::Command::new(&*KNOWN);
+    command
+        .env("LD_PRELOAD", &*HAKMEM)
+        .env("HAKMEM_STATS_SIGNAL", "USR2")
+        .env("HAKMEM_MAP", "/tmp/\u{1b}[2J.%p")
+        .env("HAKMEM_TIMING", "1")
+        .stdin(std::process::Stdio::piped());
+    let known = Ready::new(command);
+    let pid = known.pid().to_string();
+    let all = options(&["--pid", &pid]);
+    let lines = [
+        "HAKMEM_STATS_SIGNAL=USR2  (set at the start)\n",
+        "HAKMEM_MAP=/tmp/?[2J.%p  (set at the start)\n",
+        "HAKMEM_TIMING=1  (set at the start)\n",
+    ];
+    for line in lines {
+        assert!(all.contains(line), "{line} in {all}");
+    }
+    assert!(!all.contains("HAKMEM_STATS="), "{all}");
+    assert_eq!(options(&["stats_signal", "--pid", &pid]), lines[0]);
+    let not_set = "HAKMEM_STATS  (not set at the start)\n";
+    assert_eq!(options(&["STATS", "--pid", &pid]), not_set);
 }
 
 #[test]

@@ -206,6 +206,33 @@ fn what_is_no_report_is_named() {
     );
 }
 
+/// A process that was killed wrote the line of its start alone.
+#[test]
+fn processes_that_left_no_report_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("report");
+    let load = |pid: u32| format!("{{\"schema\":2,\"event\":\"load\",\"pid\":{pid}}}\n");
+    let said = |pids: std::ops::RangeInclusive<u32>| {
+        std::fs::write(&file, pids.map(load).collect::<String>()).unwrap();
+        let output = hakmem().args(["stat", "--file"]).arg(&file).output();
+        let output = output.unwrap();
+        assert_ended(&output, 1, "");
+        stderr(&output)
+    };
+    let one = said(7..=7);
+    assert!(
+        one.contains("has no report: process 7 started, and wrote none"),
+        "{one}"
+    );
+    let two = said(7..=8);
+    assert!(
+        two.contains("processes 7, 8 started, and wrote none"),
+        "{two}"
+    );
+    let many = said(1..=10);
+    assert!(many.contains(" 7, 8 and 2 more started"), "{many}");
+}
+
 /// Whatever a file has in it, the one who reads it is not harmed.
 #[test]
 fn a_forged_report_is_refused_or_shown_without_harm() {
@@ -266,4 +293,24 @@ fn page_faults_of_a_running_process() {
     let wanted = [words[7], "minor", words[9], "major"];
     let said: Vec<&str> = line.split_whitespace().skip(2).take(4).collect();
     assert_eq!(said, wanted, "{line}");
+}
+
+/// Of a process that waits: what the system says is resident now, beside the most.
+#[test]
+fn resident_memory_of_a_running_process() {
+    let mut command = std::process::Command::new(&*KNOWN);
+    command.env("LD_PRELOAD", &*HAKMEM).stdin(Stdio::piped());
+    let known = Ready::new(command);
+    let pid = known.pid().to_string();
+    let output = hakmem().args(["stat", "--pid", &pid]).output().unwrap();
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let mib = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name));
+        let kib = line.unwrap().trim().strip_suffix(" kB").unwrap();
+        format!("{:.1} MiB", kib.parse::<f64>().unwrap() / 1024.0)
+    };
+    let [now, most] = ["VmRSS:", "VmHWM:"].map(mib);
+    let said = format!(" in the arenas; of the process {now}, at most {most}\n");
+    let text = stdout(&output);
+    assert!(text.contains(&said), "{said} in {text}");
 }

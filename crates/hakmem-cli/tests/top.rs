@@ -263,7 +263,7 @@ fn what_may_not_be_read_is_said() {
     let text = stderr(&output);
     assert_eq!(output.status.code(), Some(1), "{text}");
     assert!(
-        text.contains("may not be read") && text.contains("ptrace_scope"),
+        text.contains("may not be read: it is root's, and you are "),
         "{text}"
     );
 }

@@ -54,10 +54,15 @@ fn it_shows_is_resized_and_left() {
     terminal.resize(40, 120);
     terminal.until("all of it", |s| shows_row(s, &["3072", "1.5 MiB"]));
 
+    terminal.until_shows("by live");
+    terminal.press("\t");
+    terminal.until("a table without orders", |s| {
+        let text = s.contents();
+        text.contains("in batches") && !text.contains("by live") && text.contains("pause")
+    });
     for (key, what) in [
-        ("\t", "in batches"),
         ("\t", "refused"),
-        ("\t", "of its time"),
+        ("\t", "not timed: HAKMEM_TIMING=1"),
         ("\t", "none so far"),
         ("\t", "list hits"),
         ("s", "by allocations a second"),

@@ -23,7 +23,7 @@ pub fn findings(root: &Root, pid: u32) -> Option<Vec<Finding>> {
     let mut all = vec![Finding::ok("process", &found, "What follows is about it.")];
     let look = root.look(pid);
     let build = look.as_ref().ok().copied().flatten();
-    all.push(served(look, pid));
+    all.push(served(look, pid, root.refuses_profile(pid)));
     all.extend(tracer(root, &status));
     all.push(filter(root, &status));
     all.extend(maps(root, &process));
@@ -40,16 +40,29 @@ pub fn findings(root: &Root, pid: u32) -> Option<Vec<Finding>> {
     Some(all)
 }
 
-fn served(look: Result<Option<Build>, Trouble>, pid: u32) -> Finding {
+/// `refused`: `hakmem profile --pid` refuses the process, because of its filter.
+fn served(look: Result<Option<Build>, Trouble>, pid: u32, refused: bool) -> Finding {
     const SUBJECT: &str = "hakmem in the process";
     let trouble = match look {
         Ok(build) => {
             let build = build.map(|build| format!(", the {}", build.name()));
-            return Finding::ok(
-                SUBJECT,
-                &format!("yes{}", build.unwrap_or_default()),
-                "hakmem serves it. hakmem top, stat, map, profile and options can read it.",
-            );
+            let yes = format!("yes{}", build.unwrap_or_default());
+            return match refused {
+                false => Finding::ok(
+                    SUBJECT,
+                    &yes,
+                    "hakmem serves it. hakmem top, stat, map, profile and options can read it.",
+                ),
+                true => Finding::new(
+                    Verdict::Note,
+                    SUBJECT,
+                    &yes,
+                    "hakmem serves it. hakmem top, stat, map and options can read it. hakmem \
+                     profile --pid refuses it, because of its filter of system calls.",
+                    "For a profile, set HAKMEM_PROFILE and HAKMEM_PROFILE_SIGNAL, and start the \
+                     program again.",
+                ),
+            };
         }
         Err(trouble) => trouble,
     };
@@ -62,6 +75,16 @@ fn served(look: Result<Option<Build>, Trouble>, pid: u32) -> Finding {
              apart.",
             "Use sudo; root, too, needs the capability CAP_SYS_PTRACE. What is said above of \
              kernel.yama.ptrace_scope counts for it as well.",
+        ),
+        Trouble::Others { owner, own } => Finding::new(
+            Verdict::Problem,
+            SUBJECT,
+            "not known",
+            format!("The process may not be read: it is {owner}'s, and you are {own}."),
+            format!(
+                "Use sudo, or run hakmem as {owner}. What is said above of \
+             kernel.yama.ptrace_scope counts for {owner}, too."
+            ),
         ),
         Trouble::Kernel => Finding::new(
             Verdict::Note,

@@ -26,7 +26,8 @@ pub struct Root {
 impl Root {
     /// The system itself, or a folder that stands for it. In such a folder, `calls/NAME` has the
     /// number of the error that a system call fails with, and `calls/PID` what looking into a
-    /// process comes to: `served`, `served hardened`, `forbidden`, or `without`.
+    /// process comes to: `served`, `served hardened`, `served filtered`, `forbidden`, `others`, or
+    /// `without`.
     pub fn new(folder: Option<&Path>) -> Self {
         Self {
             folder: folder.unwrap_or(Path::new("/")).into(),
@@ -141,15 +142,28 @@ impl Root {
             return target.build();
         }
         match self.read(&format!("calls/{pid}")).as_deref() {
-            Some("served") => Ok(Some(Build::Default)),
+            Some("served" | "served filtered") => Ok(Some(Build::Default)),
             Some("served hardened") => Ok(Some(Build::Hardened)),
             Some("forbidden") => Err(Trouble::Forbidden),
+            Some("others") => Err(Trouble::Others {
+                owner: "root".into(),
+                own: "nobody".into(),
+            }),
             Some("kernel") => Err(Trouble::Kernel),
             Some("without") => Err(Trouble::Without {
                 name: "prog".into(),
             }),
             _ => Err(Trouble::Missing),
         }
+    }
+
+    /// Whether `hakmem profile --pid` refuses a process that runs on hakmem, because of its filter.
+    pub fn refuses_profile(&self, pid: u32) -> bool {
+        if self.is_real {
+            let target = Target::open(pid);
+            return target.is_ok_and(|mut target| target.refuses_profile().unwrap_or(false));
+        }
+        self.read(&format!("calls/{pid}")).as_deref() == Some("served filtered")
     }
 }
 

@@ -5,7 +5,7 @@ use super::model::Map;
 use super::rows::{self, Grid, px, rect};
 use super::totals::{self, Totals};
 use crate::stat::table::percent;
-use crate::summary::{bytes, grouped};
+use crate::summary::{bytes, counted};
 use std::fmt::Write;
 
 /// Rows of one column, and rows in all: what is beyond is only counted.
@@ -329,10 +329,10 @@ fn classes(t: &Totals, y: &mut f64) -> String {
             *y + (i % per_column) as f64 * 17.0,
         );
         let title = format!(
-            "{}: {} in {} pages; {} in blocks, {} freed",
+            "{}: {} in {}; {} in blocks, {} freed",
             bytes((*size).into()),
             bytes(class.bytes),
-            grouped(class.pages),
+            counted(class.pages, "page", "pages"),
             bytes(class.used),
             bytes(class.freed)
         );

@@ -6,7 +6,7 @@
 //! is one if the process ends.
 
 use super::confined;
-use crate::checked::{self, Lines, say};
+use crate::checked::{self, Lines, say, total};
 use crate::child;
 use crate::view::heap_profile::{Books, Locked, State, Switch};
 use crate::view::{Target, Trouble};
@@ -35,6 +35,8 @@ pub struct Live {
     interval: u64,
     /// None: the program has its profile on itself.
     on: Option<(Locked, Switch)>,
+    /// Samples that were there before it was switched on.
+    earlier: u64,
     last: Option<Raw>,
 }
 
@@ -58,6 +60,7 @@ impl Live {
             target,
             interval,
             on: None,
+            earlier: 0,
             last: None,
         };
         if state == State::Program {
@@ -66,8 +69,12 @@ impl Live {
         if live.target.may_be_ended_by_filter().map_err(said)? {
             return Err(format!(
                 "process {pid} has a filter for system calls (seccomp), which may end it for a \
-                 call that a sample makes"
+                 call that a sample makes; set HAKMEM_PROFILE and HAKMEM_PROFILE_SIGNAL, and start \
+                 the program again"
             ));
+        }
+        if let Ok(books) = live.target.books() {
+            live.earlier = total(books.samples.iter().map(|sample| sample.all));
         }
         // So that no signal ends this process between on and off.
         child::block_all();
@@ -85,6 +92,11 @@ impl Live {
 
     pub fn is_on_by_program(&self) -> bool {
         self.on.is_none()
+    }
+
+    /// Samples that were taken before this command switched the profile on.
+    pub fn earlier(&self) -> u64 {
+        self.earlier
     }
 
     /// Waits until the time is over, a signal comes, or the process ends.

@@ -21,8 +21,15 @@ const NAMES: usize = 11;
 /// Between a function and its caller.
 const CALLED_BY: &str = " < ";
 
-/// Lines for people. The names of files are not broken: they can be copied.
-pub fn of(profile: &Profile, raw: &Raw, files: &[PathBuf], terminal: Option<Terminal>) -> String {
+/// Lines for people. The names of files are not broken: they can be copied. `earlier`: samples that
+/// were taken before.
+pub fn of(
+    profile: &Profile,
+    raw: &Raw,
+    earlier: u64,
+    files: &[PathBuf],
+    terminal: Option<Terminal>,
+) -> String {
     let sum = |f: fn(&Sample) -> f64| profile.samples.iter().map(f).sum::<f64>();
     let (all, all_bytes) = (sum(|s| s.all), sum(|s| s.all_bytes));
     let (live, live_bytes) = (sum(|s| s.live), sum(|s| s.live_bytes));
@@ -46,6 +53,10 @@ pub fn of(profile: &Profile, raw: &Raw, files: &[PathBuf], terminal: Option<Term
         "samples",
         format!("{taken}, one in {interval}{longest}; the figures are estimates"),
     );
+    if earlier > 0 {
+        let earlier = grouped(earlier);
+        row("", format!("{earlier} of them were taken before this run"));
+    }
     if let Some(worth) = worth(raw).filter(|_| !longest.is_empty()) {
         let worth = grouped(worth.round() as u64);
         row("", format!("as exact as {worth} samples at one interval"));

@@ -183,6 +183,26 @@ pub struct Site {
     pub frees: u64,
 }
 
+/// What a line says.
+pub enum Line {
+    /// The library was loaded into this process.
+    Load(u32),
+    Report(Box<Moment>),
+}
+
+impl Line {
+    pub fn parse(line: &str) -> Result<Self, serde_json::Error> {
+        #[derive(Deserialize)]
+        struct Loaded {
+            pid: u32,
+        }
+        Ok(match parse(line)? {
+            Some(moment) => Self::Report(Box::new(moment)),
+            None => Self::Load(serde_json::from_str::<Loaded>(line)?.pid),
+        })
+    }
+}
+
 /// None: a line that only says that the library was loaded.
 pub fn parse(line: &str) -> Result<Option<Moment>, serde_json::Error> {
     #[derive(Deserialize)]

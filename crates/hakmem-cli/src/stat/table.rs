@@ -25,19 +25,27 @@ pub fn of(m: &Moment, all: bool, terminal: Option<Terminal>) -> String {
         let heaps = grouped(m.running_heaps);
         format!("the lists of {heaps} running threads are not known")
     });
-    tables(m, all, doubt, terminal)
+    tables(m, all, None, doubt, terminal)
 }
 
 /// All tables of a reading, for which the lists of running threads were followed.
 pub fn of_reading(look: &Reading, all: bool, terminal: Option<Terminal>) -> String {
     let doubt = (!look.whole).then(|| CHANGED.to_owned());
-    tables(&look.moment, all, doubt, terminal)
+    let now = look.usage.resident_bytes;
+    tables(&look.moment, all, Some(now), doubt, terminal)
 }
 
-/// `doubt` is why the figures are not exact.
-fn tables(m: &Moment, all: bool, doubt: Option<String>, terminal: Option<Terminal>) -> String {
+/// `now` is what is resident of the process, if that is known; `doubt` is why the figures are not
+/// exact.
+fn tables(
+    m: &Moment,
+    all: bool,
+    now: Option<u64>,
+    doubt: Option<String>,
+    terminal: Option<Terminal>,
+) -> String {
     let mut text = format!("process {} at {}\n\n", m.pid, m.event);
-    text += &rows::text(&totals(m, doubt), terminal);
+    text += &rows::text(&totals(m, now, doubt), terminal);
     text += "\nsize classes\n\n";
     let (shown, others) = divided(&m.classes, if all { usize::MAX } else { MOST_CLASSES });
     text += &classes(&shown).text(terminal);
@@ -47,6 +55,7 @@ fn tables(m: &Moment, all: bool, doubt: Option<String>, terminal: Option<Termina
     text += &program_heaps(&m.program_heaps, terminal);
     text += "\nsystem calls\n\n";
     text += &syscalls(m).text(terminal);
+    text += &untimed(m).map_or(String::new(), |why| indented(why, terminal));
     if !m.decisions.is_empty() {
         text += "\ndecisions\n\n";
         for decision in &m.decisions {
@@ -70,9 +79,9 @@ pub fn percent(part: u64, whole: u64) -> String {
     }
 }
 
-fn totals(m: &Moment, doubt: Option<String>) -> Vec<[String; 2]> {
+fn totals(m: &Moment, now: Option<u64>, doubt: Option<String>) -> Vec<[String; 2]> {
     let mut rows = blocks(m);
-    rows.extend(memory(m));
+    rows.extend(memory(m, now));
     rows.extend(named([(
         "thread heaps",
         format!("{} made", grouped(m.heaps)),
@@ -132,19 +141,27 @@ pub fn in_arenas(m: &Moment) -> String {
     }
 }
 
+/// What is resident of hakmem's memory and of the process, `now` and at most.
+fn in_memory(m: &Moment, now: Option<u64>) -> String {
+    let process = match (now.unwrap_or(0), resident(m.peak_resident_kib << 10)) {
+        (0, peak) if peak == NOT_KNOWN => None,
+        (0, peak) => Some(format!("at most {peak}")),
+        (now, peak) => Some(format!("{}, at most {peak}", bytes(now))),
+    };
+    match (in_arenas(m), process) {
+        (arenas, None) if arenas == NOT_KNOWN => arenas,
+        (arenas, process) => {
+            let process = process.unwrap_or_else(|| format!("at most {NOT_KNOWN}"));
+            format!("{arenas} in the arenas; of the process {process}")
+        }
+    }
+}
+
 /// What memory is used for.
-fn memory(m: &Moment) -> Vec<[String; 2]> {
+fn memory(m: &Moment, now: Option<u64>) -> Vec<[String; 2]> {
     named([
         ("live", live(m)),
-        (
-            "resident",
-            match (in_arenas(m), resident(m.peak_resident_kib << 10)) {
-                (arenas, process) if arenas == NOT_KNOWN && process == NOT_KNOWN => arenas,
-                (arenas, process) => {
-                    format!("{arenas} in the arenas; of the process at most {process}")
-                }
-            },
-        ),
+        ("resident", in_memory(m, now)),
         (
             "page faults",
             match faults(m.minor_faults, m.major_faults) {
@@ -250,8 +267,12 @@ fn rest(others: &[&Class], terminal: Option<Terminal>) -> String {
         bytes(sum(|c| c.page_bytes)),
         bytes(sum(|c| c.live_bytes))
     );
+    indented(&said, terminal)
+}
+
+fn indented(said: &str, terminal: Option<Terminal>) -> String {
     let width = terminal.map_or(usize::MAX, |terminal| terminal.width);
-    let lines = clauses(&said, width.saturating_sub(2));
+    let lines = clauses(said, width.saturating_sub(2));
     lines.iter().map(|line| format!("  {line}\n")).collect()
 }
 
@@ -351,6 +372,13 @@ fn syscalls(m: &Moment) -> Table {
     }
 }
 
+/// What is said of system calls none of which was timed.
+pub fn untimed(m: &Moment) -> Option<&'static str> {
+    let mut calls = m.syscalls.iter().filter(|c| c.calls > 0).peekable();
+    let is_untimed = calls.peek().is_some() && calls.all(|c| c.nanos == 0);
+    is_untimed.then_some("not timed: HAKMEM_TIMING=1 when the program starts does that")
+}
+
 fn sites(all: &[Site]) -> Table {
     let row = |s: &Site| vec![s.address.clone(), grouped(s.frees)];
     Table {
@@ -382,6 +410,25 @@ mod tests {
         let text = "2.0 KiB, of it 6 blocks on their way, never more than 4.0 KiB";
         assert_eq!(of(506, 6), text);
         assert_eq!(of(1000, 6), text, "all of it");
+    }
+
+    #[test]
+    fn calls_without_times_have_a_line() {
+        let call = |calls, nanos| Syscall {
+            calls,
+            nanos,
+            ..Syscall::default()
+        };
+        let of = |syscalls: &[Syscall]| {
+            untimed(&Moment {
+                syscalls: syscalls.to_vec(),
+                ..Moment::default()
+            })
+        };
+        assert_eq!(of(&[]), None);
+        assert_eq!(of(&[call(0, 0)]), None);
+        assert_eq!(of(&[call(1, 0), call(1, 5)]), None);
+        assert!(of(&[call(0, 0), call(1, 0)]).is_some());
     }
 
     #[test]

@@ -7,6 +7,7 @@ use super::tables::{self, Order};
 use super::{help, panels};
 use crate::columns::first_that_fits;
 use crate::lines::{length, wrap};
+use crate::stat::table::untimed;
 use crate::view::Reading;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -189,6 +190,9 @@ fn keys<'a>(state: &State, width: usize) -> Line<'a> {
         ("+-", format!("every {seconds} s"), format!("{seconds} s")),
         ("↑↓", "scroll".into(), "scroll".into()),
     ];
+    // Only the classes have orders.
+    let is_shown = |key: &str| key != "s" || state.page == Page::Classes;
+    let all: Vec<_> = all.into_iter().filter(|(key, ..)| is_shown(key)).collect();
     let room = |key: &str, what: &str| length(key) + length(what) + 5;
     let long = all
         .iter()
@@ -261,6 +265,10 @@ fn draw_table(
     state.scroll = state.scroll.min(table.rows.len().saturating_sub(1));
     let mut lines = table.lines(width);
     lines.drain(1..=state.scroll);
+    if state.page == Page::Calls {
+        let why = untimed(&reading.moment);
+        lines.extend(why.into_iter().flat_map(|why| wrap(why, width, 0)));
+    }
     let bold = |(i, line): (usize, String)| if i == 0 { line.bold() } else { line.into() };
     let lines = lines.into_iter().take(area.height.into()).enumerate();
     let lines: Vec<Line> = lines.map(bold).map(Line::from).collect();

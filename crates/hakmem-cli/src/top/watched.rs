@@ -62,6 +62,11 @@ impl Started {
         self.child.pid()
     }
 
+    /// Whether what the program writes is kept for later.
+    pub fn keeps_output(&self) -> bool {
+        self.output.is_some()
+    }
+
     /// Passes on what the program has written, once it has ended.
     pub fn pass_output_on(&self) {
         let Some([output, errors]) = &self.output else {

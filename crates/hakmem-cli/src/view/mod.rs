@@ -27,7 +27,7 @@ pub use reading::{Reading, reading as look_at};
 
 use crate::build::Build;
 use crate::checked::Budget;
-use crate::proc;
+use crate::{proc, users};
 use heaps::Heaps;
 use memory::{IN_ALL, Memory};
 use note::Note;
@@ -57,6 +57,8 @@ pub enum Trouble {
     Ended,
     /// It may not be read.
     Forbidden,
+    /// It is another user's: who that is, and who this process is.
+    Others { owner: String, own: String },
     /// It keeps others out itself.
     Hidden,
     /// It runs another program than before.
@@ -82,10 +84,12 @@ impl Trouble {
                  apart (kernel.yama.ptrace_scope, a missing CAP_SYS_PTRACE, or another namespace)"
             ),
             Self::Forbidden => format!(
-                "process {pid} may not be read: it is another user's, or the system keeps \
-                 processes apart \
-                 (kernel.yama.ptrace_scope); root may; without \
-                 `--pid`, hakmem starts the program itself, and may read it"
+                "process {pid} may not be read: the system keeps processes apart \
+                 (kernel.yama.ptrace_scope, or another namespace); use sudo, as root may read it"
+            ),
+            Self::Others { owner, own } => format!(
+                "process {pid} may not be read: it is {owner}'s, and you are {own}; use sudo, or \
+                 ask as {owner}"
             ),
             Self::Hidden => format!(
                 "process {pid} may not be read: it keeps others out (prctl PR_SET_DUMPABLE, or an \
@@ -151,18 +155,27 @@ impl Target {
                 Ok(None) => Err(Trouble::Without {
                     name: self.process.usage().name,
                 }),
-                Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
-                    Err(match self.process.is_hidden() {
-                        true => Trouble::Hidden,
-                        false => Trouble::Forbidden,
-                    })
-                }
+                Err(e) if e.kind() == io::ErrorKind::PermissionDenied => Err(self.forbidden()),
                 Err(e) if e.raw_os_error().is_some() && tries < TRIES => {
                     self.note = None;
                     continue;
                 }
                 Err(e) => Err(Trouble::Other(e)),
             };
+        }
+    }
+
+    /// Why the process may not be read.
+    fn forbidden(&self) -> Trouble {
+        // SAFETY: `geteuid` has no preconditions.
+        let own = unsafe { libc::geteuid() };
+        match self.process.user() {
+            _ if self.process.is_hidden() => Trouble::Hidden,
+            Some(owner) if owner != own && own != 0 => Trouble::Others {
+                owner: users::name(owner),
+                own: users::name(own),
+            },
+            _ => Trouble::Forbidden,
         }
     }
 
@@ -239,6 +252,13 @@ impl Target {
             let is_on = |name| Ok::<_, io::Error>(memory.bytes(note.place(name)?, 1)? != [0]);
             Ok(!is_on("filter.seen")? || is_on("filter.made")?)
         })
+    }
+
+    /// Whether `hakmem profile --pid` refuses it because of its filter: a profile that the program
+    /// has on itself is read in any case.
+    pub fn refuses_profile(&mut self) -> Result<bool, Trouble> {
+        let (state, _) = self.profile_state()?;
+        Ok(state != heap_profile::State::Program && self.may_be_ended_by_filter()?)
     }
 
     pub fn usage(&self) -> Usage {

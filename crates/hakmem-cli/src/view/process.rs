@@ -58,15 +58,22 @@ impl Process {
         fs::read(format!("/proc/{}/auxv", self.pid))
     }
 
+    /// Whose it is; None: that cannot be read.
+    pub fn user(&self) -> Option<u32> {
+        let status = fs::read_to_string(self.status()).ok()?;
+        let users = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
+        users.split_ascii_whitespace().nth(1)?.parse().ok()
+    }
+
     /// Whether it keeps others out: then its files in /proc are not its user's.
     pub fn is_hidden(&self) -> bool {
         use std::os::unix::fs::MetadataExt;
-        let path = format!("/proc/{}/status", self.pid);
-        let status = fs::read_to_string(&path).unwrap_or_default();
-        let users = status.lines().find_map(|line| line.strip_prefix("Uid:"));
-        let user = users.and_then(|users| users.split_ascii_whitespace().nth(1));
-        let owner = fs::metadata(path).map(|of| of.uid());
-        matches!((user, owner), (Some(user), Ok(owner)) if user.parse() != Ok(owner))
+        let owner = fs::metadata(self.status()).map(|of| of.uid());
+        matches!((self.user(), owner), (Some(user), Ok(owner)) if user != owner)
+    }
+
+    fn status(&self) -> String {
+        format!("/proc/{}/status", self.pid)
     }
 
     /// Whether a thread of it has a filter for system calls that this process has not.

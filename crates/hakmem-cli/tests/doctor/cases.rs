@@ -262,7 +262,7 @@ pub const OF_SYSTEM: [Case; 30] = [
     ),
 ];
 
-pub const OF_PROCESS: [Case; 19] = [
+pub const OF_PROCESS: [Case; 21] = [
     (
         &[("proc/42/status", "Name: p\nTHP_enabled:\t0\n")],
         "huge pages",
@@ -371,6 +371,18 @@ pub const OF_PROCESS: [Case; 19] = [
         "hakmem in the process",
         "problem",
         "CAP_SYS_PTRACE",
+    ),
+    (
+        &[("calls/42", "others")],
+        "hakmem in the process",
+        "problem",
+        "it is root's, and you are nobody.",
+    ),
+    (
+        &[("calls/42", "served filtered")],
+        "hakmem in the process",
+        "note",
+        "profile --pid refuses it",
     ),
     (
         &[("proc/42/status", "Name: p\nSeccomp: 2")],
