@@ -1,58 +1,79 @@
 //! The processes that a program leaves running, such as a daemon whose first process ends at once.
 //!
-//! They have the names of the files for their reports in their environment, and write there when
-//! they end. A process may write over its environment, as services do to show what they do. Such a
-//! process counts if it has the library mapped and is not older than this command.
+//! They run on hakmem, began after this command, and have the names of the files for their reports
+//! in their environment. A process may write over its environment, as services do to show what they
+//! do: then it has none of these variables.
 
 use crate::checked;
 use crate::view::Target;
-use std::fs;
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// The numbers of the processes that have `folder` in their environment, or run on `library` and
-/// have none.
-pub fn by(folder: &Path, library: Option<&Path>) -> Vec<u32> {
+/// The longest file on a process that is read, in bytes. An environment has 2 MiB at most, unless
+/// somebody raised the limit of the stack.
+const MOST: u64 = 4 << 20;
+
+/// The numbers of the processes that have `folder` in their environment, or no environment, and in
+/// which `served` is mapped: the library, or the program that has hakmem inside.
+pub fn by(folder: &Path, served: &Path) -> Vec<u32> {
     let own = std::process::id();
-    let begun = begun(own);
+    let Some(begun) = begun(own) else {
+        return Vec::new();
+    };
     let numbers = fs::read_dir("/proc").into_iter().flatten().flatten();
     let numbers = numbers.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    let is_left = |&pid: &u32| {
-        let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-        has(&environment, folder.as_os_str().as_bytes())
-            || !has(&environment, b"HAKMEM_STATS=")
-                && begun.is_some_and(|begun| self::begun(pid).is_some_and(|at| at >= begun))
-                && library.is_some_and(|library| has_mapped(pid, library))
-    };
-    let mut all: Vec<_> = numbers.filter(|&pid| pid != own).filter(is_left).collect();
+    let mut all: Vec<_> = numbers
+        .filter(|&pid| pid != own && self::begun(pid).is_some_and(|at| at >= begun))
+        .filter(|&pid| has_mapped(pid, served) && is_told(pid, folder.as_os_str()))
+        .collect();
     all.sort_unstable();
     all
+}
+
+/// Whether a process has `folder` in its environment, or has written over that.
+fn is_told(pid: u32, folder: &OsStr) -> bool {
+    let environment = read(pid, "environ");
+    has(&environment, folder.as_bytes())
+        || !["HAKMEM_STATS=", "LD_PRELOAD="]
+            .iter()
+            .any(|name| has(&environment, name.as_bytes()))
+}
+
+fn has_mapped(pid: u32, file: &Path) -> bool {
+    has(&read(pid, "maps"), file.as_os_str().as_bytes())
 }
 
 fn has(text: &[u8], part: &[u8]) -> bool {
     text.windows(part.len()).any(|window| window == part)
 }
 
-fn has_mapped(pid: u32, library: &Path) -> bool {
-    let maps = fs::read(format!("/proc/{pid}/maps")).unwrap_or_default();
-    has(&maps, library.as_os_str().as_bytes())
-}
-
 /// When a process began, in ticks of the system's clock.
 fn begun(pid: u32) -> Option<u64> {
-    let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
+    let stat = read(pid, "stat");
     let stat = String::from_utf8_lossy(&stat);
     // The name, in parentheses, may have any character in it. The 20th word behind it is the time.
-    stat.rsplit(')')
-        .next()?
-        .split_ascii_whitespace()
-        .nth(19)?
-        .parse()
-        .ok()
+    let time = stat.rsplit(')').next()?.split_ascii_whitespace().nth(19)?;
+    time.parse().ok()
 }
 
-/// True if hakmem has served this process.
-pub fn is_served(pid: u32) -> bool {
+/// A file of /proc on a process. Empty: it cannot be read.
+fn read(pid: u32, name: &str) -> Vec<u8> {
+    let mut text = Vec::new();
+    if let Ok(file) = File::open(format!("/proc/{pid}/{name}")) {
+        let _ = file.take(MOST).read_to_end(&mut text);
+    }
+    text
+}
+
+/// True if this process is one of the program `executed`, and hakmem has served it. A process that
+/// may not be read is taken for one that was not served.
+pub fn is_served(pid: u32, executed: &Path) -> bool {
+    if fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|path| path != executed) {
+        return false;
+    }
     let reading = Target::open(pid).and_then(|mut target| target.reading());
     reading.is_ok_and(|reading| reading.moment.allocations > 0)
 }

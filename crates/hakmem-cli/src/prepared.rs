@@ -87,8 +87,8 @@ impl Prepared {
         if let End::Killed(signal) = end {
             let signal = signal_name(signal);
             return format!(
-                "{name} left no {what}: {signal} killed the process before it could report; {way} \
-                 before the end"
+                "{name} left no {what}: {signal} killed the process before it could report; if it \
+                 runs on hakmem, {way} before the end"
             );
         }
         match self.preload {

@@ -29,8 +29,8 @@ const LINE: usize = 1 << 20;
 
 pub const AFTER_HELP: &str = "\
 Writes PREFIX.pb.gz (for pprof: `go tool pprof -http=: PREFIX.pb.gz`), PREFIX.live.svg and \
-PREFIX.allocated.svg (flame graphs, for a browser), and both as folded stacks. There is no PREFIX.live.svg if nothing is \
-live; hakmem then removes one of an earlier run, and says so.
+PREFIX.allocated.svg (flame graphs, for a browser), and both as folded stacks. There is no \
+PREFIX.live.svg if nothing is live; hakmem then removes one of an earlier run, and says so.
 hakmem prints what was live at the end, by the code that allocated it. The list goes to standard \
 output, and to standard error if hakmem runs PROG.
 hakmem runs PROG as `hakmem run` does, and exits with its exit status.
@@ -154,14 +154,14 @@ fn of_file(file: &Path, pid: Option<u32>) -> Result<raw::Raw, String> {
     found.ok_or_else(|| match pid {
         Some(pid) => format!(
             "{name}: there is no heap profile of process {pid}{}",
-            others(file)
+            others(file, pid)
         ),
         None => format!("{name}: there is no heap profile"),
     })
 }
 
 /// Of which processes a file has profiles; nothing if there are none, or it cannot be read twice.
-fn others(file: &Path) -> String {
+fn others(file: &Path, asked: u32) -> String {
     let mut found = Vec::new();
     if let Ok(file) = checked::open(file) {
         let mut lines = Lines::new(BufReader::new(file), LINE);
@@ -170,7 +170,7 @@ fn others(file: &Path) -> String {
                 let pid = rest.split(' ').find_map(|word| word.strip_prefix("pid="));
                 pid?.parse::<u32>().ok()
             });
-            found.extend(pid.filter(|pid| !found.contains(pid)));
+            found.extend(pid.filter(|pid| *pid != asked && !found.contains(pid)));
             if found.len() > NAMED {
                 break;
             }

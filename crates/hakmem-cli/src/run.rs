@@ -258,12 +258,16 @@ struct Told {
 /// Says what is to be said of the program that has ended, and removes the temporary files.
 fn tell(options: &Options, ready: &Ready, scratch: Scratch, pid: u32, end: End) -> Told {
     let before = &ready.before;
+    let executed = program::executed(&ready.path);
+    let executed = executed.canonicalize().unwrap_or(executed);
     let library = ready.library.as_ref().map(|library| library.path.as_path());
-    let left = left::by(scratch.folder(), library);
+    let left = left::by(scratch.folder(), library.unwrap_or(&executed));
     let report = Report::read(scratch.report_lines());
     let outcome = Outcome::of(pid, &report, before);
     // A daemon's first process tells nothing of itself.
-    let goes_on = outcome == Outcome::Unknown && left.iter().copied().any(left::is_served);
+    let is_left = || left.iter().any(|&pid| left::is_served(pid, &executed));
+    let is_unknown = outcome == Outcome::Unknown && matches!(end, End::Exited(_));
+    let goes_on = is_unknown && is_left();
     let message = (!goes_on)
         .then(|| outcome.message(before, end, &report))
         .flatten();

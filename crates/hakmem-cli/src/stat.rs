@@ -169,7 +169,11 @@ impl Last {
         Ok(this)
     }
 
+    /// A process has a line for each program that it executes.
     fn load(&mut self, pid: u32) {
+        if self.loaded.contains(&pid) {
+            return;
+        }
         self.loads += 1;
         if self.loaded.len() < NAMED {
             self.loaded.push(pid);

@@ -5,6 +5,7 @@ use crate::common;
 use common::*;
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
@@ -592,8 +593,56 @@ fn daemon(options: &[&str], kind: &str) -> String {
 
 #[test]
 fn a_daemon_is_served_and_has_a_place_for_its_report() {
+    // SAFETY: asks for a number.
+    let is_root = unsafe { libc::geteuid() } == 0;
+    let yama = fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").unwrap_or("0\n".into());
     for kind in ["plain", "titled"] {
         daemon(&[], kind);
-        daemon(&["--require"], kind);
+        // The daemon is no descendant of the command, and so it may not be read everywhere.
+        if is_root || yama == "0\n" {
+            daemon(&["--require"], kind);
+        }
     }
+}
+
+/// Neither a process that does not run on hakmem nor one that was there before.
+#[test]
+fn a_process_without_hakmem_leaves_no_folder() {
+    let mut command = hakmem();
+    command.args(["run", "--lib"]).arg(&*HAKMEM);
+    // The line of a shell that waits for its input: the test holds that.
+    command.args([
+        "sh",
+        "-c",
+        "unset LD_PRELOAD; sh -c 'read line' <&9 & exit 0",
+    ]);
+    let (input, holder) = std::io::pipe().unwrap();
+    let fd = input.as_raw_fd();
+    // SAFETY: the closure makes one system call.
+    unsafe {
+        command.pre_exec(move || match libc::dup2(fd, 9) {
+            9 => Ok(()),
+            _ => Err(std::io::Error::last_os_error()),
+        });
+    }
+    let mut other = std::process::Command::new("sh");
+    other
+        .args(["-c", "read line"])
+        .env("LD_PRELOAD", &*HAKMEM)
+        .stdin(Stdio::piped());
+    let mut other = other.spawn().unwrap();
+    command.stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    assert!(child.wait().unwrap().success());
+    drop(holder);
+    let mut said = String::new();
+    child
+        .stderr
+        .take()
+        .unwrap()
+        .read_to_string(&mut said)
+        .unwrap();
+    assert_eq!(said, "");
+    drop(other.stdin.take());
+    other.wait().unwrap();
 }

@@ -161,12 +161,12 @@ fn there_is_no_scavenger_behind_a_filter() {
     beside_the_scavenger("filter_of_another");
 }
 
-/// The program gives up what it needs to open its report. A line says which report is lost.
 #[test]
 fn memory_goes_back_behind_a_filter() {
     preloaded("filtered_and_idle");
 }
 
+/// The program gives up what it needs to open its report. A line says which report is lost.
 #[test]
 fn a_process_that_gives_up_its_rights_says_that_its_report_is_lost() {
     if lacks_root() {

@@ -70,7 +70,7 @@ impl Live {
             return Err(format!(
                 "process {pid} has a filter for system calls (seccomp), which may end it for a \
                  call that a sample makes; set HAKMEM_PROFILE and HAKMEM_PROFILE_SIGNAL, and start \
-                 the program again"
+                 the program again (samples after a filter of its own have no stacks)"
             ));
         }
         if let Ok(books) = live.target.books() {

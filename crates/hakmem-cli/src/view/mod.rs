@@ -29,7 +29,7 @@ use crate::build::Build;
 use crate::checked::Budget;
 use crate::{proc, users};
 use heaps::Heaps;
-use memory::{IN_ALL, Memory};
+use memory::{IN_ALL, Memory, u32_at};
 use note::Note;
 use process::Process;
 pub use process::Usage;
@@ -250,7 +250,10 @@ impl Target {
         }
         self.with(|memory, note| {
             let is_on = |name| Ok::<_, io::Error>(memory.bytes(note.place(name)?, 1)? != [0]);
-            Ok(!is_on("filter.seen")? || is_on("filter.made")?)
+            // Then a filter was made behind hakmem's back.
+            let none = note.number("filter.none_inherited", 1..=8)? as u32;
+            let inherited = u32_at(&memory.bytes(note.place("filter.inherited")?, 4)?, 0);
+            Ok(!is_on("filter.seen")? || is_on("filter.made")? || inherited == none)
         })
     }
 

@@ -10,9 +10,15 @@ extern char **environ;
 
 int main(int argc, char **argv) {
     char byte;
+    int ready[2];
     free(malloc(100));
+    if (pipe(ready) != 0)
+        return 1;
     pid_t second = fork();
     if (second != 0) {
+        close(ready[1]);
+        if (read(ready[0], &byte, 1) != 1)
+            _exit(1);
         printf("%d\n", second);
         fflush(stdout);
         _exit(second < 0);
@@ -26,6 +32,8 @@ int main(int argc, char **argv) {
         memset(argv[0], 'x', *last + strlen(*last) - argv[0]);
     }
     free(malloc(100));
+    if (write(ready[1], "", 1) != 1)
+        return 1;
     while (read(0, &byte, 1) > 0)
         ;
     /* The second one's exit handlers report. */

@@ -13,13 +13,22 @@ use crate::base::sync::{
 };
 use crate::os;
 
-/// False: peaks do not count, because nobody gives memory back once its time is over.
-static DO_COUNT: AtomicBool = AtomicBool::new(true);
+/// Why peaks do not count: nobody gives memory back once its time is over. A program that makes no
+/// more calls would keep for ever what it needed lately.
+#[derive(Clone, Copy)]
+pub(crate) enum Because {
+    /// The system refused to make the scavenger.
+    Refused,
+    /// There may be no scavenger any more.
+    Forbidden,
+}
 
-/// Tells whether there may be a scavenger. If not, peaks do not count: a program that makes no more
-/// calls would keep for ever what it needed lately.
-pub(crate) fn let_peaks_count(do_count: bool) {
-    DO_COUNT.store(do_count, Relaxed);
+/// One for each [`Because`].
+static DO_NOT_COUNT: [AtomicBool; 2] = [const { AtomicBool::new(false) }; 2];
+
+/// Tells whether this reason holds. Peaks count while none does.
+pub(crate) fn let_peaks_not_count(because: Because, holds: bool) {
+    DO_NOT_COUNT[because as usize].store(holds, Relaxed);
 }
 
 /// A count whose peaks are noted.
@@ -52,7 +61,7 @@ impl Lately {
 
     /// The peak when a value was noted last. 0 if peaks do not count.
     pub(crate) fn get(&self) -> usize {
-        if !DO_COUNT.load(Relaxed) {
+        if DO_NOT_COUNT.iter().any(|holds| holds.load(Relaxed)) {
             return 0;
         }
         let [present, before] = &self.peaks;
@@ -75,10 +84,13 @@ mod tests {
         crate::testing::in_child(|| {
             let lately = Lately::new();
             assert_eq!(lately.note(7, 1000, 100), 7);
-            let_peaks_count(false);
+            let_peaks_not_count(Because::Refused, true);
             assert_eq!(lately.note(3, 1001, 100), 0);
-            let_peaks_count(true);
-            assert_eq!(lately.note(3, 1002, 100), 7);
+            let_peaks_not_count(Because::Forbidden, true);
+            let_peaks_not_count(Because::Refused, false);
+            assert_eq!(lately.note(3, 1002, 100), 0);
+            let_peaks_not_count(Because::Forbidden, false);
+            assert_eq!(lately.note(3, 1003, 100), 7);
         });
     }
 

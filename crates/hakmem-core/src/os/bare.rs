@@ -94,7 +94,7 @@ pub fn write_to(name: &core::ffi::CStr, flags: i32, bytes: &[u8]) -> bool {
 pub fn be_ordinary() {
     const NAME: &core::ffi::CStr = c"hakmem-purge";
     if super::is_careful() {
-        write_to(c"/proc/thread-self/comm", libc::O_WRONLY, NAME.to_bytes());
+        write_to(c"/proc/thread-self/comm", libc::O_WRONLY | libc::O_CLOEXEC, NAME.to_bytes());
         return;
     }
     let at = |p: *const u8| p.expose_provenance();

@@ -11,7 +11,7 @@ pub fn is_bare() -> bool {
     false
 }
 
-/// Appends nothing: there is no bare thread.
+/// Writes nothing: there is no bare thread.
 #[cfg(feature = "reports")]
 pub fn write_to(_: &core::ffi::CStr, _: i32, _: &[u8]) -> bool {
     false

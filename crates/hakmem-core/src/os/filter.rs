@@ -49,12 +49,12 @@ pub fn is_filtered() -> bool {
 /// Nobody has asked yet.
 const NOT_ASKED: u32 = 0;
 /// The process inherited no filter.
-const NONE: u32 = 1;
+pub const NONE: u32 = 1;
 /// It inherited one.
 const ONE: u32 = 2;
 
 #[unsafe(link_section = ".data.hakmem")]
-static INHERITED: AtomicU32 = AtomicU32::new(NOT_ASKED);
+pub static INHERITED: AtomicU32 = AtomicU32::new(NOT_ASKED);
 
 /// True if the process inherited a filter. None: the system does not say, as there is no /proc, or
 /// the process made a filter before anybody asked.

@@ -97,7 +97,8 @@ pub use fault::{Fault, Registers, on_fault};
 #[cfg_attr(shuttle, allow(unused_imports, reason = "models have no reports"))]
 pub use files::{block_too, close, drop_pending, open, pending_signals, takes_more, write_part};
 pub use filter::{
-    FILTERED, SEES_FILTERS, is_careful, is_filtered, see_filters, sees_filters, set_filtered,
+    FILTERED, INHERITED, NONE as NO_FILTER_INHERITED, SEES_FILTERS, is_careful, is_filtered,
+    see_filters, sees_filters, set_filtered,
 };
 #[cfg(miri)]
 pub use interpreted::*;

@@ -147,7 +147,7 @@ pub struct Page {
 /// });
 /// println!("{parked} pages have few used blocks");
 /// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum PageState {
     /// In the queue of its class: it may have free blocks.

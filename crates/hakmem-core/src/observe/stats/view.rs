@@ -104,6 +104,7 @@ mod note {
         "decisions": decisions::JOURNAL,
         "filter.made": os::FILTERED,
         "filter.seen": os::SEES_FILTERS,
+        "filter.inherited": os::INHERITED,
         "profile.run": profile::RUN,
         "profile.asked": outside::ASKED,
         "profile.shown": outside::SHOWN,
@@ -136,6 +137,7 @@ mod note {
         "option.FOREIGN_REPORT": policy::FOREIGN_REPORT,
         "option.PROFILE_INTERVAL": policy::PROFILE_INTERVAL,
         ;
+        "filter.none_inherited": os::NO_FILTER_INHERITED as usize,
         "hardened": cfg!(feature = "hardened") as usize,
         "classes": CLASSES,
         "events": EVENTS,

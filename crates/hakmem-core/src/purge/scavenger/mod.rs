@@ -26,7 +26,7 @@
 //!
 //! `proto::worker` says when it begins and ends.
 
-use crate::backend::lately;
+use crate::backend::lately::{self, Because};
 use crate::base::sync::{AtomicBool, AtomicU32, Ordering::*};
 use crate::heap::reclaim::sleeping::Pauses;
 use crate::policy::{learner, limits};
@@ -101,7 +101,7 @@ fn start() -> bool {
             let number = os::spawn_bare(work, &WORKER.alive);
             NUMBER.store(number, Relaxed);
             FAILED.store(number == 0, Relaxed);
-            lately::let_peaks_count(number != 0);
+            lately::let_peaks_not_count(Because::Refused, number == 0);
             number != 0
         },
     );
@@ -202,9 +202,9 @@ pub fn release() {
 /// Ends the scavenger for good: a system call of the scavenger would end the process.
 pub fn forbid(in_the_middle: bool) {
     hold(in_the_middle);
+    lately::let_peaks_not_count(Because::Forbidden, true);
     if WORKER.is_gone() {
         WORKER.forbid();
-        lately::let_peaks_count(false);
         let_come();
     }
 }
