@@ -11,14 +11,34 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::thread;
+use std::time::Duration;
 
 /// The longest file on a process that is read, in bytes. An environment has 2 MiB at most, unless
 /// somebody raised the limit of the stack.
 const MOST: u64 = 4 << 20;
 
+/// How long a process may take to end, or to execute another program.
+const MOMENT: Duration = Duration::from_millis(100);
+
+/// The numbers of the processes that go on. Those that are about to end are none, nor those that a
+/// shell has just made for another program: what is found is looked at again after a moment.
+pub fn by(folder: &Path, served: &Path) -> Vec<u32> {
+    let first = found(folder, served);
+    if first.is_empty() {
+        return first;
+    }
+    thread::sleep(MOMENT);
+    let second = found(folder, served);
+    first
+        .into_iter()
+        .filter(|pid| second.contains(pid))
+        .collect()
+}
+
 /// The numbers of the processes that have `folder` in their environment, or no environment, and in
 /// which `served` is mapped: the library, or the program that has hakmem inside.
-pub fn by(folder: &Path, served: &Path) -> Vec<u32> {
+fn found(folder: &Path, served: &Path) -> Vec<u32> {
     let own = std::process::id();
     let Some(begun) = begun(own) else {
         return Vec::new();

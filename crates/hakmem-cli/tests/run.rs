@@ -610,12 +610,14 @@ fn a_daemon_is_served_and_has_a_place_for_its_report() {
 fn a_process_without_hakmem_leaves_no_folder() {
     let mut command = hakmem();
     command.args(["run", "--lib"]).arg(&*HAKMEM);
-    // The line of a shell that waits for its input: the test holds that.
-    command.args([
-        "sh",
-        "-c",
-        "unset LD_PRELOAD; sh -c 'read line' <&9 & exit 0",
-    ]);
+    // The second shell opens the pipe, and so runs without hakmem by then. It waits for its input,
+    // which the test holds.
+    let folder = tempfile::tempdir().unwrap();
+    let script =
+        "mkfifo pipe; unset LD_PRELOAD; sh -c 'echo >pipe; read line' <&9 & read ready <pipe";
+    command
+        .args(["sh", "-c", script])
+        .current_dir(folder.path());
     let (input, holder) = std::io::pipe().unwrap();
     let fd = input.as_raw_fd();
     // SAFETY: the closure makes one system call.
