@@ -62,7 +62,7 @@ fn it_shows_is_resized_and_left() {
     });
     for (key, what) in [
         ("\t", "refused"),
-        ("\t", "not timed: HAKMEM_TIMING=1"),
+        ("\t", "not timed: set HAKMEM_TIMING=1"),
         ("\t", "none so far"),
         ("\t", "list hits"),
         ("s", "by allocations a second"),
