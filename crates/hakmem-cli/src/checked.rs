@@ -23,7 +23,7 @@ use crate::lines::wrap;
 use crate::terminal::Terminal;
 pub use hakmem_pprof::tool::checked::{Budget, Lines, name, refuse, text, total};
 use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::ops::RangeInclusive;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
@@ -79,6 +79,13 @@ pub fn open(path: &Path) -> io::Result<File> {
         true => Ok(file),
         false => Err(refuse("not a regular file")),
     }
+}
+
+/// Rule 7: the first bytes of a file, `most` of them.
+pub fn start(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    open(path)?.take(most).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 #[cfg(test)]

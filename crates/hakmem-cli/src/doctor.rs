@@ -17,7 +17,6 @@ use crate::{grammar, library, output, own, program};
 use clap::Args;
 use finding::{Finding, Verdict};
 use root::Root;
-pub use settings::parse as variables;
 use std::env;
 use std::ffi::OsString;
 use std::io::{self, IsTerminal};

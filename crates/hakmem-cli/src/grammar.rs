@@ -11,8 +11,6 @@ use std::process;
 use std::time::Duration;
 
 const WRONG_USAGE: i32 = 2;
-/// What `--guard` means without a number.
-const GUARD: u32 = 5000;
 
 /// A file that the user named; `-` is standard input.
 pub fn open(file: &Path) -> io::Result<Box<dyn BufRead>> {
@@ -83,10 +81,10 @@ pub fn pid(command: &[OsString]) -> Option<u32> {
     Some(pid)
 }
 
-/// Ends this process if a number stands where `--guard=N` was meant: without =, the option takes
-/// none.
-pub fn guard_meant(guard: Option<u32>, word: &OsStr) {
-    if guard == Some(GUARD) && number(word).is_some() && program::find(word).is_err() {
+/// Ends this process if `word`, behind an option without a number, is a number and no program:
+/// `--guard=N` was meant.
+pub fn guard_meant(word: &OsStr) {
+    if number(word).is_some() && program::find(word).is_err() {
         let word = word.to_string_lossy();
         wrong(&format!(
             "{word} is a number, not a program: hakmem run --guard={word}"

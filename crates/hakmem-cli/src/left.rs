@@ -4,11 +4,11 @@
 //! in their environment. A process may write over its environment, as services do to show what they
 //! do: then it has none of these variables.
 
-use crate::checked;
+use crate::named::Named;
 use crate::view::Target;
+use crate::{checked, proc};
 use std::ffi::OsStr;
-use std::fs::{self, File};
-use std::io::Read;
+use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::thread;
@@ -56,10 +56,9 @@ fn found(folder: &Path, served: &Path) -> Vec<u32> {
 /// Whether a process has `folder` in its environment, or has written over that.
 fn is_told(pid: u32, folder: &OsStr) -> bool {
     let environment = read(pid, "environ");
-    has(&environment, folder.as_bytes())
-        || !["HAKMEM_STATS=", "LD_PRELOAD="]
-            .iter()
-            .any(|name| has(&environment, name.as_bytes()))
+    let has = |part: &[u8]| has(&environment, part);
+    let is_whole = has(b"HAKMEM_STATS=") || has(b"LD_PRELOAD=");
+    has(folder.as_bytes()) || !environment.is_empty() && !is_whole
 }
 
 fn has_mapped(pid: u32, file: &Path) -> bool {
@@ -74,24 +73,19 @@ fn has(text: &[u8], part: &[u8]) -> bool {
 fn begun(pid: u32) -> Option<u64> {
     let stat = read(pid, "stat");
     let stat = String::from_utf8_lossy(&stat);
-    // The name, in parentheses, may have any character in it. The 20th word behind it is the time.
-    let time = stat.rsplit(')').next()?.split_ascii_whitespace().nth(19)?;
-    time.parse().ok()
+    proc::behind_name(&stat).nth(19)?.parse().ok()
 }
 
 /// A file of /proc on a process. Empty: it cannot be read.
 fn read(pid: u32, name: &str) -> Vec<u8> {
-    let mut text = Vec::new();
-    if let Ok(file) = File::open(format!("/proc/{pid}/{name}")) {
-        let _ = file.take(MOST).read_to_end(&mut text);
-    }
-    text
+    checked::start(Path::new(&format!("/proc/{pid}/{name}")), MOST).unwrap_or_default()
 }
 
 /// True if this process is one of the program `executed`, and hakmem has served it. A process that
 /// may not be read is taken for one that was not served.
 pub fn is_served(pid: u32, executed: &Path) -> bool {
-    if fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|path| path != executed) {
+    let file = fs::read_link(format!("/proc/{pid}/exe"));
+    if !file.is_ok_and(|file| file == executed) {
         return false;
     }
     let reading = Target::open(pid).and_then(|mut target| target.reading());
@@ -101,12 +95,9 @@ pub fn is_served(pid: u32, executed: &Path) -> bool {
 /// The line for these processes, for whose reports `folder` stays.
 pub fn message(pids: &[u32], folder: &Path) -> String {
     let folder = checked::name(&folder.to_string_lossy());
-    match pids {
-        [pid] => format!("process {pid} goes on; {folder} stays, for its report"),
-        [first, ..] => format!(
-            "{} processes go on, of which {first} is one; {folder} stays, for their reports",
-            pids.len()
-        ),
-        [] => String::new(),
+    let named: Named = pids.iter().copied().collect();
+    match named.is_one() {
+        true => format!("{} goes on; {folder} stays, for its report", named.text()),
+        false => format!("{} go on; {folder} stays, for their reports", named.text()),
     }
 }

@@ -17,6 +17,7 @@ mod library;
 mod lines;
 mod man;
 mod map;
+mod named;
 mod needed;
 mod options;
 mod outcome;
@@ -114,10 +115,7 @@ fn tell(mut told: clap::Error) -> ! {
 pub fn main() -> ! {
     let cli = Cli::try_parse().unwrap_or_else(|told| tell(told));
     match cli.command {
-        Command::Run(options) => {
-            grammar::guard_meant(options.guard, &options.command[0]);
-            run::run(&options)
-        }
+        Command::Run(options) => run::run(&options),
         Command::Stat(options) => stat::stat(options),
         Command::Options(options) => options::options(&options),
         Command::Map(options) => map::map(options),

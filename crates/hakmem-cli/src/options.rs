@@ -3,13 +3,13 @@
 
 use crate::checked::{self, say};
 use crate::lines::{WIDTH, wrap};
+use crate::proc::Variables;
 use crate::view::{Set, Target};
-use crate::{doctor, grammar, output};
+use crate::{grammar, output, proc};
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use hakmem_core::options::{Entry, PREFIX, TABLE, Values};
 use serde::Serialize;
-use std::io::Read;
 use std::path::Path;
 use std::process;
 
@@ -190,7 +190,7 @@ fn is_of_start(entry: &Entry) -> bool {
 }
 
 /// None: it was not set.
-fn at_start_of(entry: &Entry, variables: &[(String, String)]) -> Option<String> {
+fn at_start_of(entry: &Entry, variables: &Variables) -> Option<String> {
     let name = format!("{PREFIX}{}", entry.name());
     let (_, value) = variables.iter().find(|(variable, _)| *variable == name)?;
     let value = checked::text(value, 4096);
@@ -198,11 +198,9 @@ fn at_start_of(entry: &Entry, variables: &[(String, String)]) -> Option<String> 
 }
 
 /// The environment that the program was executed with; None: it cannot be read.
-fn variables(pid: u32) -> Option<Vec<(String, String)>> {
-    let file = checked::open(Path::new(&format!("/proc/{pid}/environ"))).ok()?;
-    let mut bytes = Vec::new();
-    file.take(MOST).read_to_end(&mut bytes).ok()?;
-    Some(doctor::variables(&String::from_utf8_lossy(&bytes)))
+fn variables(pid: u32) -> Option<Variables> {
+    let bytes = checked::start(Path::new(&format!("/proc/{pid}/environ")), MOST).ok()?;
+    Some(proc::variables(&String::from_utf8_lossy(&bytes)))
 }
 
 /// The names that there are.

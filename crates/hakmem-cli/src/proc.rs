@@ -25,3 +25,22 @@ pub fn why(error: &io::Error) -> String {
         _ => error.to_string(),
     }
 }
+
+/// The words of `/proc/PID/stat` behind the process's name. The name is in parentheses, and may
+/// have any character in it.
+pub fn behind_name(stat: &str) -> impl Iterator<Item = &str> {
+    let words = stat.rsplit(')').next().unwrap_or_default();
+    words.split_ascii_whitespace()
+}
+
+/// Names and values.
+pub type Variables = Vec<(String, String)>;
+
+/// The variables of a file as /proc/PID/environ is.
+pub fn variables(text: &str) -> Variables {
+    let pair = |entry: &str| {
+        let (name, value) = entry.split_once('=')?;
+        Some((name.to_owned(), value.to_owned()))
+    };
+    text.split('\0').filter_map(pair).collect()
+}

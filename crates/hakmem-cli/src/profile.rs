@@ -8,6 +8,7 @@ mod live;
 mod summary;
 
 use crate::checked::{self, Lines, say};
+use crate::named::Named;
 use crate::terminal::Terminal;
 use crate::{grammar, output, run};
 use clap::{ArgGroup, Args};
@@ -23,8 +24,7 @@ use std::path::{Path, PathBuf};
 use std::process;
 use std::time::Duration;
 
-/// Processes that are named of a file, and bytes of a line of it.
-const NAMED: usize = 8;
+/// Bytes of a line of a file.
 const LINE: usize = 1 << 20;
 
 pub const AFTER_HELP: &str = "\
@@ -160,33 +160,26 @@ fn of_file(file: &Path, pid: Option<u32>) -> Result<raw::Raw, String> {
     })
 }
 
-/// Of which processes a file has profiles; nothing if there are none, or it cannot be read twice.
+/// Of which other processes a file has profiles; nothing if there are none, or it cannot be read
+/// twice.
 fn others(file: &Path, asked: u32) -> String {
-    let mut found = Vec::new();
+    let mut found = Named::default();
     if let Ok(file) = checked::open(file) {
         let mut lines = Lines::new(BufReader::new(file), LINE);
         while let Ok(Some(line)) = lines.next() {
             let pid = line.split_once("# hakmem ").and_then(|(_, rest)| {
                 let pid = rest.split(' ').find_map(|word| word.strip_prefix("pid="));
-                pid?.parse::<u32>().ok()
+                pid?.parse().ok()
             });
-            found.extend(pid.filter(|pid| *pid != asked && !found.contains(pid)));
-            if found.len() > NAMED {
-                break;
-            }
+            pid.filter(|pid| *pid != asked)
+                .into_iter()
+                .for_each(|pid| found.add(pid));
         }
     }
-    let more = if found.len() > NAMED {
-        " and others"
-    } else {
-        ""
-    };
-    found.truncate(NAMED);
-    let pids: Vec<_> = found.iter().map(u32::to_string).collect();
-    match pids.as_slice() {
-        [] => String::new(),
-        [pid] if more.is_empty() => format!("; it has one of process {pid}"),
-        pids => format!("; it has those of {}{more}", pids.join(", ")),
+    match (found.is_empty(), found.is_one()) {
+        (true, _) => String::new(),
+        (_, true) => format!("; it has one of {}", found.text()),
+        _ => format!("; it has those of {}", found.text()),
     }
 }
 

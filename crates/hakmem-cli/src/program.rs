@@ -7,7 +7,7 @@ use object::read::ReadCache;
 use object::read::elf::{FileHeader, ProgramHeader};
 use object::{Endianness, ReadRef, elf};
 use std::ffi::{CString, OsStr, OsString};
-use std::io::{self, Read};
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -216,12 +216,7 @@ fn c_path(path: &Path) -> Option<CString> {
 
 /// The words of a script's first line: its interpreter, and what that is told.
 fn first_line(path: &Path) -> Option<Vec<OsString>> {
-    let mut head = Vec::new();
-    checked::open(path)
-        .ok()?
-        .take(256)
-        .read_to_end(&mut head)
-        .ok()?;
+    let head = checked::start(path, 256).ok()?;
     let line = head.strip_prefix(b"#!")?.split(|&b| b == b'\n').next()?;
     let words = line.split(|b| b" \t".contains(b));
     let words = words.filter(|word| !word.is_empty());

@@ -19,7 +19,7 @@ use crate::terminal::Terminal;
 use clap::Args;
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::{env, process};
 use tempfile::TempDir;
@@ -48,6 +48,13 @@ Examples:
   hakmem run --stats --require sh -c 'make clean; make'
   HAKMEM_DECAY_MS=1000 hakmem run redis-server --port 7777";
 
+/// What `--guard` means without a number.
+const USUAL_GUARD: &str = "5000";
+
+fn guard(text: &str) -> Result<u32, String> {
+    grammar::whole(text, 1, 1 << 30)
+}
+
 #[derive(Args, Default)]
 pub struct Options {
     /// Prints tables, on standard error, when the program has ended: `hakmem stat`
@@ -73,8 +80,8 @@ pub struct Options {
     pub hardened: bool,
     /// About one in N allocations lies between memory without access, so that errors of its use
     /// fault and are reported with stacks
-    #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = "5000",
-        value_parser = clap::value_parser!(u32).range(1..=1 << 30))]
+    #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = USUAL_GUARD,
+        value_parser = guard)]
     pub guard: Option<u32>,
     /// The program, with its arguments
     #[arg(required = true, trailing_var_arg = true, num_args = 1.., value_names = ["PROG", "ARGS"])]
@@ -173,6 +180,12 @@ fn try_run(options: &Options) -> Result<End, NotStarted> {
     if options.hardened && options.guard.is_some() {
         grammar::wrong(NO_GUARDS);
     }
+    if options
+        .guard
+        .is_some_and(|guard| guard.to_string() == USUAL_GUARD)
+    {
+        grammar::guard_meant(&options.command[0]);
+    }
     let name = options.command[0].to_string_lossy();
     let ready = Ready::new(options, &name)?;
     if options.guard.is_some() && ready.build() == Some(Build::Hardened) {
@@ -265,12 +278,13 @@ fn tell(options: &Options, ready: &Ready, scratch: Scratch, pid: u32, end: End) 
     let report = Report::read(scratch.report_lines());
     let outcome = Outcome::of(pid, &report, before);
     // A daemon's first process tells nothing of itself.
-    let is_left = || left.iter().any(|&pid| left::is_served(pid, &executed));
-    let is_unknown = outcome == Outcome::Unknown && matches!(end, End::Exited(_));
-    let goes_on = is_unknown && is_left();
-    let message = (!goes_on)
-        .then(|| outcome.message(before, end, &report))
-        .flatten();
+    let goes_on = outcome == Outcome::Unknown
+        && matches!(end, End::Exited(_))
+        && left.iter().any(|&pid| left::is_served(pid, &executed));
+    let message = match goes_on {
+        true => None,
+        false => outcome.message(before, end, &report),
+    };
     if let Some(message) = &message {
         say(message);
     }
@@ -343,9 +357,7 @@ impl Scratch {
 
     /// What the library said of the program's errors, if it has stacks.
     fn stacks(&self) -> Option<String> {
-        let mut text = Vec::new();
-        let file = checked::open(&self.errors()).ok()?;
-        file.take(ERRORS).read_to_end(&mut text).ok()?;
+        let text = checked::start(&self.errors(), ERRORS).ok()?;
         let text = String::from_utf8_lossy(&text).into_owned();
         text.contains("    #").then_some(text)
     }

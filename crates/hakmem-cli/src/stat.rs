@@ -5,6 +5,7 @@ pub mod figures;
 pub mod table;
 
 use crate::checked::{Lines, refuse, say};
+use crate::named::Named;
 use crate::terminal::Terminal;
 use crate::view::Target;
 use crate::{grammar, output, run};
@@ -19,8 +20,6 @@ use std::process;
 /// Bytes of a report; and of the last ones of all processes, which are kept.
 pub const LINE: usize = 16 << 20;
 const KEPT: usize = 32 << 20;
-/// Processes without a report that are named.
-const NAMED: usize = 8;
 
 pub const AFTER_HELP: &str = "\
 FILE holds what a program appends under HAKMEM_STATS=json:FILE; hakmem shows the last report of \
@@ -128,9 +127,9 @@ pub fn tables(
 struct Last {
     /// The last report of each process, as they come.
     reports: Vec<Moment>,
-    /// The first processes that the library was loaded into, and how many there are.
-    loaded: Vec<u32>,
-    loads: usize,
+    /// The processes that the library was loaded into. A process has a line for each program that
+    /// it executes.
+    loaded: Named,
     unreadable: usize,
 }
 
@@ -158,7 +157,7 @@ impl Last {
                         return Err(refuse("it has reports of more processes than are shown"));
                     }
                 }
-                Ok(Line::Load(pid)) => this.load(pid),
+                Ok(Line::Load(pid)) => this.loaded.add(pid),
                 Ok(Line::Report(_)) => {}
                 Err(_) => this.unreadable += 1,
             }
@@ -167,17 +166,6 @@ impl Last {
         last.sort_by_key(|&(number, ..)| number);
         this.reports = last.into_iter().map(|(.., moment)| moment).collect();
         Ok(this)
-    }
-
-    /// A process has a line for each program that it executes.
-    fn load(&mut self, pid: u32) {
-        if self.loaded.contains(&pid) {
-            return;
-        }
-        self.loads += 1;
-        if self.loaded.len() < NAMED {
-            self.loaded.push(pid);
-        }
     }
 
     fn tables(&self, all: bool, terminal: Option<Terminal>) -> String {
@@ -194,22 +182,17 @@ impl Last {
 
     /// What is said of a file without reports: who was to write one.
     fn silent(&self) -> String {
-        const WHY: &str = "it still runs, or a signal, _exit or exec ended it";
-        let pids: Vec<_> = self.loaded.iter().map(u32::to_string).collect();
-        match (pids.as_slice(), self.loads) {
-            ([], _) => String::new(),
-            ([pid], 1) => format!(": process {pid} started, and wrote none: {WHY}"),
-            (pids, loads) => {
-                let more = match loads - pids.len() {
-                    0 => String::new(),
-                    n => format!(" and {n} more"),
-                };
-                format!(
-                    ": processes {}{more} started, and wrote none: each still runs, or a signal, \
-                     _exit or exec ended it",
-                    pids.join(", ")
-                )
-            }
+        match (self.loaded.is_empty(), self.loaded.is_one()) {
+            (true, _) => String::new(),
+            (_, true) => format!(
+                ": {} started, and wrote none: it still runs, or a signal, _exit or exec ended it",
+                self.loaded.text()
+            ),
+            _ => format!(
+                ": {} started, and wrote none: each still runs, or a signal, _exit or exec ended \
+                 it",
+                self.loaded.text()
+            ),
         }
     }
 }

@@ -4,6 +4,7 @@ mod common;
 
 mod book;
 mod commands;
+mod daemons;
 mod doctor;
 mod errors;
 mod grammar;

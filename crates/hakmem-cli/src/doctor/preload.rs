@@ -2,8 +2,8 @@
 
 use super::finding::{Finding, Verdict};
 use super::root::Root;
-use super::settings::Variables;
 use crate::own::{self, Own};
+use crate::proc::Variables;
 use crate::{checked, needed};
 use std::io::Read;
 use std::path::Path;

@@ -5,6 +5,7 @@ use super::finding::{Finding, Verdict};
 use super::root::Root;
 use super::{cgroup, limits, preload, settings};
 use crate::build::Build;
+use crate::proc;
 use crate::view::Trouble;
 
 /// A process that has this part of all maps that it may have is near the limit.
@@ -29,7 +30,7 @@ pub fn findings(root: &Root, pid: u32) -> Option<Vec<Finding>> {
     all.extend(maps(root, &process));
     // Only who may trace the process may read its environment.
     if let Some(text) = root.read(&format!("/proc/{process}/environ")) {
-        let variables = settings::parse(&text);
+        let variables = proc::variables(&text);
         let limited = cgroup::may_be_limited(root, &process);
         all.push(settings::finding(&variables, build, limited));
         all.push(preload::of_environment(root, &process, &variables));
@@ -83,7 +84,7 @@ fn served(look: Result<Option<Build>, Trouble>, pid: u32, refused: bool) -> Find
             format!("The process may not be read: it is {owner}'s, and you are {own}."),
             format!(
                 "Use sudo, or run hakmem as {owner}. What is said above of \
-             kernel.yama.ptrace_scope counts for {owner}, too."
+                 kernel.yama.ptrace_scope counts for {owner}, too."
             ),
         ),
         Trouble::Kernel => Finding::new(

@@ -4,7 +4,7 @@
 use crate::build::Build;
 use crate::checked::{self, Lines};
 use crate::view::{Target, Trouble};
-use std::io::{self, BufReader, Read};
+use std::io::{self, BufReader};
 use std::path::{Path, PathBuf};
 
 /// Longer files are read up to here.
@@ -41,9 +41,7 @@ impl Root {
 
     /// A file's text, without the white space around it. None: it cannot be read.
     pub fn read(&self, path: &str) -> Option<String> {
-        let file = checked::open(&self.path(path)).ok()?;
-        let mut bytes = Vec::new();
-        file.take(MOST).read_to_end(&mut bytes).ok()?;
+        let bytes = checked::start(&self.path(path), MOST).ok()?;
         Some(String::from_utf8_lossy(&bytes).trim().to_owned())
     }
 

@@ -2,19 +2,8 @@
 
 use super::finding::{Finding, Verdict};
 use crate::build::Build;
+use crate::proc::Variables;
 use hakmem_core::options::{self, Error, PREFIX};
-
-/// Names and values.
-pub type Variables = Vec<(String, String)>;
-
-/// The variables of a file as /proc/PID/environ is.
-pub fn parse(text: &str) -> Variables {
-    let pair = |entry: &str| {
-        let (name, value) = entry.split_once('=')?;
-        Some((name.to_owned(), value.to_owned()))
-    };
-    text.split('\0').filter_map(pair).collect()
-}
 
 /// `build`: the one that is to obey them, if that is known. `limited`: whether a control group
 /// limits the memory, or may do so.

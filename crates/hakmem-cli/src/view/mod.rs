@@ -250,7 +250,7 @@ impl Target {
         }
         self.with(|memory, note| {
             let is_on = |name| Ok::<_, io::Error>(memory.bytes(note.place(name)?, 1)? != [0]);
-            // Then a filter was made behind hakmem's back.
+            // Then the program's own code made a filter, which hakmem did not see.
             let none = note.number("filter.none_inherited", 1..=8)? as u32;
             let inherited = u32_at(&memory.bytes(note.place("filter.inherited")?, 4)?, 0);
             Ok(!is_on("filter.seen")? || is_on("filter.made")? || inherited == none)

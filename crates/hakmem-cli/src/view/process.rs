@@ -4,6 +4,7 @@
 use super::memory::{PageMap, Source};
 use super::note;
 use crate::checked::{self, Lines};
+use crate::proc;
 use std::fs::{self, File};
 use std::io::{self, BufReader};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -90,9 +91,7 @@ impl Process {
         const PF_KTHREAD: u64 = 0x0020_0000;
         let stat = fs::read(format!("/proc/{}/stat", self.pid)).unwrap_or_default();
         let stat = String::from_utf8_lossy(&stat);
-        // The name, in parentheses, may have any character in it.
-        let behind_name = stat.rsplit(')').next().unwrap_or_default();
-        let flags = behind_name.split_ascii_whitespace().nth(6);
+        let flags = proc::behind_name(&stat).nth(6);
         let flags = flags.and_then(|flags| flags.parse::<u64>().ok());
         flags.is_some_and(|flags| flags & PF_KTHREAD != 0)
     }
@@ -117,10 +116,7 @@ impl Process {
         };
         // SAFETY: only asks for a constant of the system.
         let per_second = unsafe { libc::sysconf(libc::_SC_CLK_TCK) }.max(1) as u64;
-        // The name, in parentheses, may have any character in it.
-        let behind_name = stat.rsplit(')').next().unwrap_or_default();
-        let words: Vec<u64> = behind_name
-            .split_ascii_whitespace()
+        let words: Vec<u64> = proc::behind_name(&stat)
             .map(|word| word.parse().unwrap_or(0))
             .collect();
         let word = |i: usize| words.get(i).copied().unwrap_or(0);

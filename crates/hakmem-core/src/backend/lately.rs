@@ -13,8 +13,8 @@ use crate::base::sync::{
 };
 use crate::os;
 
-/// Why peaks do not count: nobody gives memory back once its time is over. A program that makes no
-/// more calls would keep for ever what it needed lately.
+/// Why peaks are ignored. In both cases nobody gives memory back once its time is over: a program
+/// that makes no more calls would keep for ever what it needed lately.
 #[derive(Clone, Copy)]
 pub(crate) enum Because {
     /// The system refused to make the scavenger.
@@ -24,11 +24,11 @@ pub(crate) enum Because {
 }
 
 /// One for each [`Because`].
-static DO_NOT_COUNT: [AtomicBool; 2] = [const { AtomicBool::new(false) }; 2];
+static IGNORED: [AtomicBool; 2] = [const { AtomicBool::new(false) }; 2];
 
-/// Tells whether this reason holds. Peaks count while none does.
-pub(crate) fn let_peaks_not_count(because: Because, holds: bool) {
-    DO_NOT_COUNT[because as usize].store(holds, Relaxed);
+/// Tells whether peaks are ignored for this reason. They count while there is none.
+pub(crate) fn ignore_peaks(because: Because, is_so: bool) {
+    IGNORED[because as usize].store(is_so, Relaxed);
 }
 
 /// A count whose peaks are noted.
@@ -59,9 +59,9 @@ impl Lately {
         self.get()
     }
 
-    /// The peak when a value was noted last. 0 if peaks do not count.
+    /// The peak when a value was noted last. 0 if peaks are ignored.
     pub(crate) fn get(&self) -> usize {
-        if DO_NOT_COUNT.iter().any(|holds| holds.load(Relaxed)) {
+        if IGNORED.iter().any(|is_so| is_so.load(Relaxed)) {
             return 0;
         }
         let [present, before] = &self.peaks;
@@ -84,12 +84,12 @@ mod tests {
         crate::testing::in_child(|| {
             let lately = Lately::new();
             assert_eq!(lately.note(7, 1000, 100), 7);
-            let_peaks_not_count(Because::Refused, true);
+            ignore_peaks(Because::Refused, true);
             assert_eq!(lately.note(3, 1001, 100), 0);
-            let_peaks_not_count(Because::Forbidden, true);
-            let_peaks_not_count(Because::Refused, false);
+            ignore_peaks(Because::Forbidden, true);
+            ignore_peaks(Because::Refused, false);
             assert_eq!(lately.note(3, 1002, 100), 0);
-            let_peaks_not_count(Because::Forbidden, false);
+            ignore_peaks(Because::Forbidden, false);
             assert_eq!(lately.note(3, 1003, 100), 7);
         });
     }

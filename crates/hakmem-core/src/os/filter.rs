@@ -48,7 +48,7 @@ pub fn is_filtered() -> bool {
 
 /// Nobody has asked yet.
 const NOT_ASKED: u32 = 0;
-/// The process inherited no filter.
+/// The process inherited no filter. `hakmem profile --pid` reads this and the statics from outside.
 pub const NONE: u32 = 1;
 /// It inherited one.
 const ONE: u32 = 2;

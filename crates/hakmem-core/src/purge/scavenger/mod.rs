@@ -101,7 +101,7 @@ fn start() -> bool {
             let number = os::spawn_bare(work, &WORKER.alive);
             NUMBER.store(number, Relaxed);
             FAILED.store(number == 0, Relaxed);
-            lately::let_peaks_not_count(Because::Refused, number == 0);
+            lately::ignore_peaks(Because::Refused, number == 0);
             number != 0
         },
     );
@@ -202,7 +202,7 @@ pub fn release() {
 /// Ends the scavenger for good: a system call of the scavenger would end the process.
 pub fn forbid(in_the_middle: bool) {
     hold(in_the_middle);
-    lately::let_peaks_not_count(Because::Forbidden, true);
+    lately::ignore_peaks(Because::Forbidden, true);
     if WORKER.is_gone() {
         WORKER.forbid();
         let_come();
