@@ -244,6 +244,32 @@ fn other_faults_take_their_course() {
     }
 }
 
+/// The handler's flags: it is called once, and on the stack that it asked for.
+#[test]
+#[cfg_attr(
+    feature = "hardened",
+    ignore = "sampled guards are the default build's"
+)]
+fn the_programs_handler_of_faults_keeps_its_flags() {
+    let settings = [("HAKMEM_GUARD_SAMPLE", "1")];
+    let (output, stderr) = run("once", &settings);
+    assert_eq!(output.status.signal(), Some(libc::SIGSEGV), "{stderr}");
+    assert_eq!((&*output.stdout, &*stderr), (&b"called\n"[..], ""));
+    let (output, stderr) = run("same_stack", &settings);
+    assert_eq!(output.status.code(), Some(77), "{stderr}");
+}
+
+#[test]
+#[cfg_attr(
+    feature = "hardened",
+    ignore = "sampled guards are the default build's"
+)]
+fn a_fault_is_reported_from_a_short_alternate_stack() {
+    let (output, stderr) = run("short_stack", &[("HAKMEM_GUARD_SAMPLE", "1")]);
+    assert_eq!(output.status.signal(), Some(libc::SIGSEGV), "{stderr}");
+    assert_eq!(heads(&stderr), ["Use After Free"], "{stderr}");
+}
+
 /// The heap counts blocks in places, the limit holds for them, and a reset frees them.
 #[test]
 #[cfg_attr(

@@ -90,25 +90,31 @@ pub fn judge(fault: &Fault) -> bool {
         return false;
     }
     if !is_silent() {
-        let stack = Stack::new();
-        stack.record_from(&fault.registers);
-        match meant(fault.address) {
-            Some(place) => {
-                let what = match place.state() {
-                    State::Freed => "Use After Free",
-                    _ if fault.address < place.address() => "Buffer Underflow",
-                    _ => "Buffer Overflow",
-                };
-                tell(format_args!("{what}"), fault.address, place, &stack);
-            }
-            None => {
-                report(format_args!("Wild access at {:#x}{} here:", fault.address, stack.by()));
-                stack.show();
-                detail(format_args!("{Process}"));
-            }
-        }
+        // The handler's stack may have little room.
+        os::on_own_stack(|| report_fault(fault));
     }
     policy::ON_ERROR.get() != OnError::Abort as u32 && make_accessible(fault.address)
+}
+
+/// Reports an access, with its stack.
+fn report_fault(fault: &Fault) {
+    let stack = Stack::new();
+    stack.record_from(&fault.registers);
+    match meant(fault.address) {
+        Some(place) => {
+            let what = match place.state() {
+                State::Freed => "Use After Free",
+                _ if fault.address < place.address() => "Buffer Underflow",
+                _ => "Buffer Overflow",
+            };
+            tell(format_args!("{what}"), fault.address, place, &stack);
+        }
+        None => {
+            report(format_args!("Wild access at {:#x}{} here:", fault.address, stack.by()));
+            stack.show();
+            detail(format_args!("{Process}"));
+        }
+    }
 }
 
 /// Lets the program go on: the system page is accessible from now on, and the place is not used

@@ -71,12 +71,19 @@ pub fn on_fault(judge: Judge) {
             // chose. A handler that leaves by longjmp leaves the mask as it is.
             let chosen = *before.add(i);
             let kept = chosen.sa_flags & (libc::SA_NODEFER | libc::SA_RESTART);
-            action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | kept;
+            // On the stack that it chose, too: the other one may be too short for it.
+            let on_stack = if has_handler(&chosen) { chosen.sa_flags } else { libc::SA_ONSTACK };
+            action.sa_flags = libc::SA_SIGINFO | on_stack & libc::SA_ONSTACK | kept;
             action.sa_mask = chosen.sa_mask;
             libc::sigaction(signal, &raw const action, null_mut());
         }
         *libc::__errno_location() = errno;
     }
+}
+
+/// True if the program has a handler for the signal.
+fn has_handler(action: &libc::sigaction) -> bool {
+    !matches!(action.sa_sigaction, libc::SIG_DFL | libc::SIG_IGN)
 }
 
 /// The signal handler.
@@ -114,9 +121,13 @@ unsafe fn pass_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_voi
         if is_sent && before.sa_sigaction == libc::SIG_IGN {
             return;
         }
-        if matches!(before.sa_sigaction, libc::SIG_DFL | libc::SIG_IGN) {
+        let has_handler = has_handler(&before);
+        // A handler that is called once, too, leaves the usual effect behind.
+        if !has_handler || before.sa_flags & libc::SA_RESETHAND != 0 {
             let usual: libc::sigaction = core::mem::zeroed();
             libc::sigaction(signal, &raw const usual, null_mut());
+        }
+        if !has_handler {
             if is_sent {
                 libc::raise(signal);
             }

@@ -1,4 +1,5 @@
 /* Blocks in guarded places: guards PART. Each allocation gets one, or as many as have room. */
+#define _GNU_SOURCE
 #include "must.h"
 
 #include <dlfcn.h>
@@ -12,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -169,12 +171,55 @@ static void jumped(void) {
     puts("jumped");
 }
 
+/* Memory for an alternate stack, with memory without access on both sides. */
+enum { SHORT = 8192 };
+static stack_t stack_for_handlers(size_t bytes) {
+    enum { APART = 1 << 20 };
+    char *p = mmap(NULL, APART + bytes + APART, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    MUST(p != MAP_FAILED && !mprotect(p + APART, bytes, PROT_READ | PROT_WRITE));
+    stack_t stack = {.ss_sp = p + APART, .ss_size = bytes};
+    MUST(!sigaltstack(&stack, NULL));
+    return stack;
+}
+
+/* An error where the handler of the fault has a stack as short as that of Rust's threads. */
+static void short_stack(void) {
+    stack_for_handlers(SHORT);
+    use_after_free();
+}
+
+static void called_once(int signal) { MUST(signal == SIGSEGV && write(1, "called\n", 7) == 7); }
+
+/* A handler that the system takes away when it calls it, as those have that end by the fault. */
+static void once(void) {
+    struct sigaction action = {.sa_handler = called_once, .sa_flags = SA_RESETHAND};
+    MUST(!sigaction(SIGSEGV, &action, NULL));
+    free(hidden(malloc(10)));
+    null_pointer();
+}
+
+static stack_t other_stack;
+static void where(int signal) {
+    char *here = (char *)&signal;
+    MUST(here < (char *)other_stack.ss_sp || here >= (char *)other_stack.ss_sp + other_stack.ss_size);
+    _exit(77);
+}
+
+/* A handler that did not ask for the alternate stack, which may be too short for it. */
+static void same_stack(void) {
+    struct sigaction action = {.sa_handler = where};
+    other_stack = stack_for_handlers(1 << 20);
+    MUST(!sigaction(SIGSEGV, &action, NULL));
+    free(hidden(malloc(10)));
+    null_pointer();
+}
+
 int main(int count, char **arguments) {
     MUST(count == 2);
     static const struct {
         const char *name;
         void (*run)(void);
-    } parts[] = {{"correct", correct}, {"use_after_free", use_after_free}, {"filtered", filtered}, {"handler", handler}, {"goes_on", goes_on}, {"null_pointer", null_pointer}, {"sent", sent}, {"ignored", ignored}, {"jumped", jumped}};
+    } parts[] = {{"correct", correct}, {"use_after_free", use_after_free}, {"filtered", filtered}, {"handler", handler}, {"goes_on", goes_on}, {"null_pointer", null_pointer}, {"sent", sent}, {"ignored", ignored}, {"jumped", jumped}, {"short_stack", short_stack}, {"once", once}, {"same_stack", same_stack}};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         if (!strcmp(parts[i].name, arguments[1]))
             parts[i].run();
