@@ -125,7 +125,7 @@ extern "C" fn thrower(caller: *const c_void) -> Function {
 /// Ends a program without a C++ runtime, which has nothing to throw.
 #[cold]
 fn no_runtime() -> ! {
-    out::stderr_line(format_args!(
+    out::last_line(format_args!(
         "out of memory in operator new, and no C++ runtime to throw std::bad_alloc"
     ));
     // SAFETY: abort has no preconditions.

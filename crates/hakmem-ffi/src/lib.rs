@@ -64,12 +64,12 @@ core::arch::global_asm!(
 #[panic_handler]
 fn panic(info: &core::panic::PanicInfo) -> ! {
     match info.location() {
-        Some(at) => out::stderr_line(format_args!(
+        Some(at) => out::last_line(format_args!(
             "internal error at {}:{}",
             at.file(),
             at.line()
         )),
-        None => out::stderr_line(format_args!("internal error")),
+        None => out::last_line(format_args!("internal error")),
     }
     // SAFETY: abort has no preconditions.
     unsafe { libc::abort() }

@@ -17,6 +17,7 @@ mod hazards;
 mod header;
 mod larson;
 mod limits;
+mod lines;
 mod map;
 mod probes;
 mod processes;

@@ -252,6 +252,14 @@ pub fn write_stderr(text: &[u8]) {
     let _ = std::io::stderr().write_all(text);
 }
 
+/// As [`write_stderr`]: Miri's programs keep theirs.
+pub fn write_line(line: &[u8]) {
+    write_stderr(line);
+}
+
+/// Notes nothing.
+pub fn note_stderr() {}
+
 /// Ends the process.
 pub fn abort() -> ! {
     std::process::abort()
@@ -293,7 +301,7 @@ impl HeavyBarriers {
 
     /// Nobody calls this.
     #[must_use]
-    pub fn pass(&self) -> bool {
+    pub fn pass(&self, _: u32) -> bool {
         false
     }
 }

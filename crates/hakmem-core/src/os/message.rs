@@ -41,10 +41,10 @@ pub fn on_line(copy: fn(&[u8]) -> bool) {
     COPY.store(copy as *mut (), Release);
 }
 
-/// Writes one line to standard error, cut at 256 bytes. Allocates nothing.
+/// Writes one line to standard error, cut at 256 bytes: see `stderr`. Allocates nothing.
 pub fn report(what: fmt::Arguments<'_>) {
     with_line(what, |line| {
-        super::write_stderr(line);
+        super::write_line(line);
         let _ = copy(line);
     });
 }
@@ -52,8 +52,11 @@ pub fn report(what: fmt::Arguments<'_>) {
 /// Writes a further line of a report: to where lines are copied to, or else to standard error.
 pub fn detail(what: fmt::Arguments<'_>) {
     with_line(what, |line| {
-        if !copy(line) {
+        if copy(line) {
+        } else if is_ending() {
             super::write_stderr(line);
+        } else {
+            super::write_line(line);
         }
     });
 }
@@ -97,7 +100,10 @@ pub fn fatal(what: fmt::Arguments<'_>) -> ! {
 /// while another one is reported.
 #[cold]
 pub fn fatal_about(what: fmt::Arguments<'_>, details: impl FnOnce()) -> ! {
-    report(what);
+    with_line(what, |line| {
+        super::write_stderr(line);
+        let _ = copy(line);
+    });
     if !FATAL.swap(true, Relaxed) {
         details();
         show_more();

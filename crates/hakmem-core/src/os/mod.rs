@@ -29,8 +29,11 @@ mod defined;
 mod fault;
 #[cfg(feature = "fault-injection")]
 pub mod faults;
-#[cfg(all(feature = "reports", target_os = "linux", not(miri)))]
-#[cfg_attr(shuttle, allow(dead_code, reason = "models have no reports"))]
+#[cfg(all(target_os = "linux", not(miri)))]
+#[cfg_attr(
+    any(shuttle, not(feature = "reports")),
+    allow(dead_code, reason = "reports need all of it, lines a part")
+)]
 mod files;
 mod filter;
 #[cfg(miri)]
@@ -68,10 +71,14 @@ mod pagemap;
     allow(dead_code, unused_macros, unused_imports, reason = "checkers replace most of it")
 )]
 mod processor;
+#[cfg(all(target_os = "linux", not(miri)))]
+mod quietly;
 #[cfg(shuttle)]
 mod scheduled;
 #[cfg(all(target_os = "linux", not(miri)))]
 mod start;
+#[cfg(all(target_os = "linux", not(miri)))]
+mod stderr;
 #[cfg(all(test, target_os = "linux", not(any(miri, loom, shuttle))))]
 pub mod stops;
 #[cfg(all(target_os = "linux", not(miri)))]
@@ -95,7 +102,7 @@ pub use defined::is_defined_elsewhere;
 pub use fault::{Fault, Registers, on_fault};
 #[cfg(all(feature = "reports", target_os = "linux", not(miri)))]
 #[cfg_attr(shuttle, allow(unused_imports, reason = "models have no reports"))]
-pub use files::{block_too, close, drop_pending, open, pending_signals, takes_more, write_part};
+pub use files::{close, open};
 pub use filter::{
     FILTERED, INHERITED, NONE as NO_FILTER_INHERITED, SEES_FILTERS, is_careful, is_filtered,
     see_filters, sees_filters, set_filtered,
@@ -125,9 +132,14 @@ pub use own::{copy_readable, map_memory, with_file};
 pub use own_stack::on_own_stack;
 #[cfg(all(target_os = "linux", not(miri)))]
 pub use pagemap::{Page, Pagemap};
+#[cfg(all(feature = "reports", target_os = "linux", not(miri)))]
+#[cfg_attr(shuttle, allow(unused_imports, reason = "models have no reports"))]
+pub use quietly::{leave_blocked, write_quietly};
 #[cfg(all(target_os = "linux", not(miri)))]
 #[cfg_attr(shuttle, allow(unused_imports, reason = "models have no reports"))]
 pub use start::{in_program, on_first_stack, program_headers};
+#[cfg(all(target_os = "linux", not(miri)))]
+pub use stderr::{note_stderr, write_line};
 pub use zeroes::copy_to_zeroes;
 
 #[cfg(all(feature = "reports", target_os = "linux", not(any(miri, sanitizer, shuttle))))]

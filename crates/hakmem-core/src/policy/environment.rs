@@ -80,6 +80,7 @@ fn set_or_report(option: &[u8]) -> Reader {
     let text = |part| core::str::from_utf8(part).unwrap_or("?");
     // A value that is no text is that of a file's name, or wrong: no option has the value `?`.
     let (name, value) = (text(&option[..end]), text(option.get(end + 1..).unwrap_or_default()));
+    os::note_stderr();
     match set_exactly(name, value) {
         Ok(i) => {
             FROM_ENVIRONMENT.add(i);

@@ -12,7 +12,7 @@
 //! 2. Reports make no call of libc that is a cancellation point, and none that changes whether the
 //!    thread can be cancelled: either would act on a request at once (`os::files`).
 
-use super::{errno, out};
+use super::errno;
 use crate::os::{self, on_own_stack};
 use core::ffi::c_int;
 use libc::{siginfo_t, ucontext_t};
@@ -53,6 +53,6 @@ extern "C" fn handle<R: Reports>(_: c_int, _: *mut siginfo_t, context: *mut ucon
     errno::preserved(|| {
         on_own_stack(R::write);
         // SAFETY: the system gave this handler `context`, which is valid until the handler returns.
-        unsafe { out::leave_blocked(context) };
+        unsafe { os::leave_blocked(context) };
     });
 }

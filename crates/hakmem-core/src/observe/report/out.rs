@@ -5,7 +5,7 @@ use super::errno::Reason;
 use crate::os;
 use core::ffi::c_int;
 use core::fmt::{self, Write};
-use core::sync::atomic::{AtomicBool, AtomicI32, Ordering::Relaxed};
+use core::sync::atomic::{AtomicI32, Ordering::Relaxed};
 
 /// A text of at most `N` bytes. It drops further bytes, and notes that it did.
 pub struct Text<const N: usize> {
@@ -95,9 +95,6 @@ impl fmt::Display for Lossy<'_> {
     }
 }
 
-/// The signals that the kernel sends to the thread when its write fails.
-const SIGNALS: [c_int; 2] = [libc::SIGPIPE, libc::SIGXFSZ];
-
 /// Writes all of `bytes`, in one system call if the descriptor takes as much. False: not all was
 /// written. The program did not ask for this write. So neither a pipe without a reader nor a limit
 /// on a file's size ends it.
@@ -107,86 +104,30 @@ pub fn write_all(fd: c_int, bytes: &[u8]) -> bool {
 
 /// As [`write_all`], with the reason if not all was written.
 pub fn write(fd: c_int, bytes: &[u8]) -> Result<(), Reason> {
-    if os::is_filtered() {
-        blocking_signals(|| write_rest(fd, bytes))
-    } else {
-        without_signals(&SIGNALS, || write_rest(fd, bytes))
-    }
+    os::write_quietly(fd, bytes).map_err(Reason)
 }
 
-fn write_rest(fd: c_int, mut rest: &[u8]) -> Result<(), Reason> {
-    while !rest.is_empty() {
-        match os::write_part(fd, rest) {
-            Ok(0) => return Err(Reason(libc::EIO)),
-            Ok(n) => rest = &rest[n..],
-            Err(libc::EINTR) => {}
-            // A write that does not wait by itself is to a pipe or a terminal that `sink` opened
-            // so. Its reader may have stopped.
-            Err(libc::EAGAIN) if !os::is_filtered() && os::takes_more(fd) => {}
-            Err(number) => return Err(Reason(number)),
-        }
-    }
-    Ok(())
-}
-
-/// Runs `f`. If it makes the kernel send one of `signals` to this thread, the signal is dropped.
-fn without_signals<R>(signals: &[c_int], f: impl FnOnce() -> R) -> R {
-    // A signal that is pending already was sent to the program: leave it to the program.
-    let ours = signals.iter().fold(0, |all, &signal| all | bit(signal)) & !os::pending_signals();
-    let before = os::block_too(ours);
-    let result = f();
-    os::drop_pending(ours);
-    os::restore_signals(before);
-    result
-}
-
-/// The signal in a mask of the kernel's.
-const fn bit(signal: c_int) -> os::SignalMask {
-    1 << (signal - 1)
-}
-
-/// True after a failed write in a process with a filter: `SIGNALS` stayed blocked, and may be
-/// pending.
-static LEFT_BLOCKED: AtomicBool = AtomicBool::new(false);
-
-/// As [`without_signals`], in a process that has a filter. The filter may end the process if it
-/// asks for the pending signals. So if `f` fails, the signals stay blocked.
-fn blocking_signals<E>(f: impl FnOnce() -> Result<(), E>) -> Result<(), E> {
-    let before = os::block_too(SIGNALS.into_iter().fold(0, |all, signal| all | bit(signal)));
-    let done = f();
-    if done.is_ok() {
-        os::restore_signals(before);
-    } else {
-        LEFT_BLOCKED.store(true, Relaxed);
-    }
-    done
-}
-
-/// To be called at the end of a signal handler. If a write left signals blocked, they stay blocked
-/// in the code that the handler returns to.
-///
-/// # Safety
-/// `context` is the third argument of the signal handler, which has not returned.
-pub unsafe fn leave_blocked(context: *mut libc::ucontext_t) {
-    if LEFT_BLOCKED.load(Relaxed) {
-        for signal in SIGNALS {
-            // SAFETY: the caller says that the system gave this context to the handler. The system
-            // reads it again only when the handler returns.
-            unsafe { libc::sigaddset(&raw mut (*context).uc_sigmask, signal) };
-        }
-    }
-}
-
-/// Writes one line to stderr, with `hakmem: ` before it.
+/// Writes one line to stderr, with `hakmem: ` before it, unless the program uses that number for
+/// something else by now.
 #[cold]
 pub fn stderr_line(message: fmt::Arguments<'_>) {
+    with_line(message, os::write_line);
+}
+
+/// Writes one line to stderr in any case: the process ends.
+#[cold]
+pub fn last_line(message: fmt::Arguments<'_>) {
+    with_line(message, os::write_stderr);
+}
+
+fn with_line(message: fmt::Arguments<'_>, write: impl FnOnce(&[u8])) {
     let mut line = Text::<512>::new();
     // Writing into a Text never fails. A line that is too long is cut, and keeps a byte for the
     // break.
     let _ = write!(line, "hakmem: {message}");
     line.len = line.len.min(511);
     line.push(b"\n");
-    super::errno::preserved(|| write_all(libc::STDERR_FILENO, line.as_bytes()));
+    write(line.as_bytes());
 }
 
 /// Writes to stderr that something is lost, and why. Once in a process, however much is lost.

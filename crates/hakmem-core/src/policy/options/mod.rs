@@ -77,6 +77,7 @@ pub fn set(name: &str, value: &str) -> Result<(), Error> {
     if cfg!(feature = "hardened") && name == "HARDENED" {
         return Err(Error::AtStart);
     }
+    os::note_stderr();
     set_exactly(name, value).map(|_| ())
 }
 
