@@ -397,6 +397,29 @@ fn each_feature_needs_the_calls_that_are_listed() {
     );
 }
 
+/// What threads that sleep keep goes back under a filter that came with the program, too.
+#[test]
+fn memory_of_sleeping_threads_goes_back_under_an_inherited_filter() {
+    let program = compile(Language::C, "asleep.c", Link::Plain);
+    let run = |mode: &str, variables: &[(&str, &str)]| {
+        let mut command = under_narrow(&program);
+        command
+            .arg(mode)
+            .env("LD_PRELOAD", &library().shared)
+            .env("HAKMEM_STATS", "json")
+            .envs(variables.iter().copied());
+        assert_served(&run(&mut command), mode);
+    };
+    for mode in ["idle", "forked"] {
+        run(mode, &[]);
+    }
+    // Passes come often, while blocks are allocated and freed.
+    run(
+        "at_work",
+        &[("HAKMEM_SCAVENGER", "1"), ("HAKMEM_DECAY_MS", "1")],
+    );
+}
+
 /// A filter that came with the program takes nothing away from reports: they ask by files.
 #[test]
 fn a_process_that_inherited_a_filter_reports() {

@@ -9,7 +9,11 @@ const NEWER: [(u32, u32, &str); 4] = [
     (5, 14, "fresh memory is faulted in page by page"),
     (5, 7, "a huge block that grows is copied"),
     (5, 3, "hakmem top, stat --pid and map --pid do not work"),
-    (4, 14, "the memory of sleeping threads stays"),
+    (
+        4,
+        14,
+        "the memory of sleeping threads stays in Rust programs",
+    ),
 ];
 
 pub fn findings(root: &Root) -> Vec<Finding> {
@@ -82,8 +86,9 @@ const CALLS: [Used; 3] = [
         call: Call::Membarrier,
         subject: "membarrier",
         with: "hakmem gives back what sleeping threads keep.",
-        without: "Only whole pages of sleeping threads go back. Call hakmem_thread_idle() in \
-                  threads that are about to sleep.",
+        without: "A preloaded process asks /proc which threads sleep, and a Rust program gives back \
+                  whole pages of theirs only. Call hakmem::thread_idle() in its threads that are \
+                  about to sleep.",
     },
     Used {
         call: Call::ReadMemory,

@@ -216,7 +216,7 @@ pub const OF_SYSTEM: [Case; 30] = [
         &[("calls/membarrier", "38")],
         "membarrier",
         "note",
-        "hakmem_thread_idle",
+        "thread_idle",
     ),
     (
         &[("calls/process_vm_readv", "1")],

@@ -68,7 +68,8 @@ pub unsafe fn set_limit_callback(callback: Option<LimitCallback>) {
 /// It does not reach blocks on the free lists of other threads whose pages have live blocks, a heap
 /// whose thread is on a slow path at that moment, and remote batches that a thread has not sent. It
 /// pauses no heap where the system has no barriers (`membarrier`), and in a process with a filter
-/// for system calls, as most containers have. O(all free memory, and heaps).
+/// for system calls. A preloaded process reads `/proc` instead, so it pauses heaps of threads that
+/// sleep in most containers, too. O(all free memory, and heaps).
 ///
 /// ```
 /// # extern crate hakmem_core as hakmem;

@@ -51,7 +51,7 @@ use crate::backend::page::{self, Block, Kind, Meta, PageState};
 use crate::backend::segment;
 use crate::base::counter::Counter;
 use crate::base::size_class::{CLASSES, FIRST_LONG};
-use crate::base::sync::{AtomicPtr, AtomicU64};
+use crate::base::sync::{AtomicPtr, AtomicU32, AtomicU64};
 use crate::harden::fence::Pace;
 use crate::harden::quarantine::Quarantine;
 use crate::heap::free::remote::{Open, Outgoing};
@@ -126,6 +126,8 @@ pub struct Heap {
     /// The numbers of its process and its thread, if no destructor runs at the end of that thread
     /// (`pool` rule 2). 0: one does, or the thread has ended.
     thread: AtomicU64,
+    /// The number that libc has for the holder's thread. 0: unknown, or nobody held the heap yet.
+    number: AtomicU32,
     /// The link of the pool.
     link: AtomicU64,
     /// The heap made before this one.

@@ -106,6 +106,7 @@ fn push(heap: &SharedHeap) {
 /// thread has not asked.
 #[inline]
 fn settled(heap: &Heap, node: Option<usize>) -> &Heap {
+    heap.shared().note_number();
     if let Some(node) = node {
         heap.settle(node);
     }

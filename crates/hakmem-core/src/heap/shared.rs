@@ -23,10 +23,11 @@ use super::counts::{Counts, HeapEvent};
 use super::reclaim::sleeping::Seen;
 use crate::backend::owner::{Front, Owner};
 use crate::base::size_class::CLASSES;
-use crate::base::sync::{AtomicPtr, AtomicU64};
+use crate::base::sync::{AtomicPtr, AtomicU64, Ordering::Relaxed};
 use crate::large::huge::kept::Kept;
+use crate::os;
 use crate::proto::heap_state::HeapState;
-use crate::proto::pause::Pause;
+use crate::proto::pause::{Pause, changes_hands};
 use core::ptr::from_ref;
 
 /// A heap that may be another thread's.
@@ -63,6 +64,20 @@ impl SharedHeap {
     /// The numbers of its process and thread (`pool` rule 2).
     pub fn thread(&self) -> &AtomicU64 {
         &self.0.thread
+    }
+
+    /// The number that libc has for the thread of its holder, or of its last one; 0: unknown.
+    pub fn number(&self) -> u32 {
+        self.0.number.load(Relaxed)
+    }
+
+    /// Notes the number that libc has for the calling thread, which holds the heap. Not where it
+    /// may have a filter for system calls that hakmem does not know: nothing asks for it there.
+    pub fn note_number(&self) {
+        if os::sees_filters() {
+            // Relaxed: `changes_hands` says what it is ordered with.
+            changes_hands(|| self.0.number.store(os::libc_number(), Relaxed));
+        }
     }
 
     /// The heap as an owner of pages, whose inbox any thread may use.

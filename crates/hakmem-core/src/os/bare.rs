@@ -232,14 +232,20 @@ pub fn in_shared_memory() -> bool {
 
 /// The number that libc has for the calling thread, and the right one, if they differ.
 fn another_thread() -> Option<(isize, isize)> {
+    let believed = isize::try_from(libc_number()).ok().filter(|&number| number != 0)?;
+    let own = syscall(libc::SYS_gettid, [0; 6]);
+    (believed != own).then_some((believed, own))
+}
+
+/// The number that libc has for the calling thread, without a system call. 0: it has none. In a
+/// child of vfork, that of the parent's thread.
+pub fn libc_number() -> u32 {
     let mut clock = 0;
     // SAFETY: the calling thread exists, so its handle is valid, and `clock` is valid for the
     // write. libc answers from its own data, without a system call.
     if unsafe { libc::pthread_getcpuclockid(libc::pthread_self(), &mut clock) } != 0 {
-        return None;
+        return 0;
     }
     // Linux makes a thread's clock of its number: inverted, and shifted left by three bits.
-    let believed = !(clock >> 3) as isize;
-    let own = syscall(libc::SYS_gettid, [0; 6]);
-    (believed != own).then_some((believed, own))
+    u32::try_from(!(clock >> 3)).unwrap_or(0)
 }

@@ -34,6 +34,11 @@ pub fn numbers() -> (u32, u32) {
     (0, 0)
 }
 
+/// The number that libc has for the calling thread. None, as nothing asks for it here.
+pub fn libc_number() -> u32 {
+    0
+}
+
 /// True if the process has one thread. Here it has several.
 pub fn is_single_threaded() -> bool {
     false

@@ -5,8 +5,7 @@
 //!
 //! A process may have *inherited* a filter: it had one when it was executed. Most containers give
 //! their programs one. The loader opened, read and mapped files under it, so hakmem may do that,
-//! too. It works as without a filter, but asks the system by reading files alone ([`is_careful`]),
-//! and the purge pauses no sleeping heap (`linux::HeavyBarriers`).
+//! too. It works as without a filter, but asks the system by reading files alone ([`is_careful`]).
 //!
 //! Rules
 //! 1. The thread that makes a filter stores `FILTERED` before it makes the filter. The kernel's

@@ -246,39 +246,6 @@ pub fn futex_wake(word: &AtomicU32) {
     counted(Kind::Futex, || syscall(libc::SYS_futex, [at, FUTEX_WAKE_PRIVATE, 1, 0, 0, 0]));
 }
 
-/// Barriers that every thread of the process passes. Whoever has one may make them.
-pub struct HeavyBarriers(());
-
-impl HeavyBarriers {
-    /// None: the system has no such barriers, or the calling thread has a filter for system calls,
-    /// which may not know them. Only the scavenger asks: glibc's malloc makes no such calls. In a
-    /// process with several threads the first call takes some milliseconds.
-    ///
-    /// None under sanitizers, too: ThreadSanitizer does not know these barriers, and would report
-    /// races of all that they order.
-    pub fn get() -> Option<Self> {
-        if cfg!(sanitizer) {
-            return None;
-        }
-        if super::is_filtered()
-            || syscall(libc::SYS_prctl, [libc::PR_GET_SECCOMP as usize, 0, 0, 0, 0, 0]) != 0
-        {
-            return None;
-        }
-        membarrier(libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED).then_some(Self(()))
-    }
-
-    /// Makes every thread of the process pass a full memory barrier. False: the system has refused.
-    #[must_use]
-    pub fn pass(&self) -> bool {
-        membarrier(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED)
-    }
-}
-
-fn membarrier(command: libc::c_int) -> bool {
-    succeeded(syscall(libc::SYS_membarrier, [command as usize, 0, 0, 0, 0, 0]))
-}
-
 /// Writes `text` to standard error, until all is written or a write fails.
 pub fn write_stderr(text: &[u8]) {
     let _ = write(2, text);

@@ -20,6 +20,8 @@
 //! 3. `count` counts the calls of its kinds, and times them if `HAKMEM_TIMING=1`. Other calls are
 //!    not counted, such as those that block signals, write a message or read a file.
 
+#[cfg(all(target_os = "linux", not(any(miri, shuttle))))]
+mod barriers;
 pub mod cgroup;
 #[cfg(all(feature = "fault-injection", target_os = "linux", not(miri)))]
 pub mod coarse;
@@ -91,6 +93,8 @@ mod tables;
 mod vdso;
 mod zeroes;
 
+#[cfg(all(target_os = "linux", not(any(miri, shuttle))))]
+pub use barriers::HeavyBarriers;
 #[cfg_attr(
     any(miri, shuttle),
     allow(unused_imports, reason = "checkers have no note of where the figures lie")
@@ -147,14 +151,14 @@ pub use bare::write_to;
 #[cfg(all(target_os = "linux", not(any(miri, sanitizer, shuttle))))]
 pub use bare::{
     be_ordinary, in_borrowed_process, in_shared_memory, is_bare, is_single_threaded, is_thread,
-    numbers, process, spawn_bare,
+    libc_number, numbers, process, spawn_bare,
 };
 #[cfg(all(feature = "reports", any(miri, sanitizer, shuttle)))]
 pub use checked::write_to;
 #[cfg(any(miri, sanitizer, shuttle))]
 pub use checked::{
     be_ordinary, in_borrowed_process, in_shared_memory, is_bare, is_single_threaded, is_thread,
-    numbers, process,
+    libc_number, numbers, process,
 };
 #[cfg(not(shuttle))]
 pub use hooks::{Key, at_fork, drop_exit_key, make_exit_key, set_exit_value};

@@ -160,7 +160,7 @@ impl HeavyBarriers {
 
     /// Does nothing.
     #[must_use]
-    pub fn pass(&self) -> bool {
+    pub fn pass(&self, _: u32) -> bool {
         true
     }
 }

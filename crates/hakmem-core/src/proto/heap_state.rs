@@ -27,8 +27,12 @@
 //!    steps loses the heap to the child: there it is in no pool. A new heap is LIVE before other
 //!    threads can find it.
 //!
+//! 4. Who becomes the holder tells the purge so before it uses the heap (`pause` rule 4). The
+//!    adopter tells it by the number of its thread, and others by the state.
+//!
 //! Model: `tests/loom/heap_state.rs`.
 
+use super::pause::changes_hands;
 use crate::base::sync::{AtomicU32, Ordering, const_new, load_or_cas};
 
 /// No thread holds the heap. It is in the pool, or a thread is putting it there or has just popped
@@ -138,13 +142,17 @@ impl HeapState {
         if seized.is_err() {
             return Tidied::No;
         }
+        changes_hands(|| ());
         f();
         self.let_go(me)
     }
 
     /// Holds the heap as its tidier, if it is idle, until `let_go`.
     fn hold(&self, me: u32) -> bool {
-        self.0.compare_exchange(IDLE, TIDY | me, Ordering::Acquire, Ordering::Relaxed).is_ok()
+        let held = self.0.compare_exchange(IDLE, TIDY | me, Ordering::Acquire, Ordering::Relaxed);
+        // It was told by the exchange.
+        changes_hands(|| ());
+        held.is_ok()
     }
 
     /// Ends `hold`. Does nothing if thread `me` does not hold the heap.

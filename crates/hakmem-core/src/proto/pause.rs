@@ -6,8 +6,8 @@
 //! ```
 //!
 //! The holder enters a slow path thousands of times for each pause. So its barrier costs nothing:
-//! it binds the compiler alone. The barrier of the purge is a system call that makes every thread
-//! of the process pass a full barrier (`os::HeavyBarriers`).
+//! it binds the compiler alone. The barrier of the purge is a system call that makes the holder
+//! pass a full barrier (`os::HeavyBarriers`).
 //!
 //! Rules
 //! 1. The holder works only if it read `stop` as 0 after it set `inside`. The purge works only if
@@ -16,12 +16,24 @@
 //! 2. The holder waits while `stop` is 1, with `inside` 0. The purge never waits for the holder: it
 //!    leaves a heap alone whose holder is inside.
 //! 3. One thread at a time pauses heaps: the one that makes a pass of the purge.
+//! 4. A heavy barrier may reach the holder alone that the purge knows of. So who becomes the holder
+//!    says so first, by [`changes_hands`]. The purge asks behind its barrier whether the holder is
+//!    the one that it knew. If it is not told of a new one, that one sees `stop`.
 //!
 //! Model: `tests/loom/pause.rs`. There both barriers are fences: loom has no system call that
 //! reaches other threads.
 
-use crate::base::sync::{AtomicU32, Ordering, const_new, light_fence};
+use crate::base::sync::{AtomicU32, Ordering, const_new, fence, light_fence};
 use crate::os;
+
+/// Tells that a heap has a new holder: `tell` stores that. The holder does so before it enters a
+/// slow path for the first time (rule 4).
+pub fn changes_hands(tell: impl FnOnce()) {
+    tell();
+    // Orders the store before the load in `try_enter`. The purge has a full barrier between its
+    // store of `stop` and its question.
+    fence(Ordering::SeqCst);
+}
 
 /// Keeps the holder and a purge apart. All zero bytes are: nobody is inside.
 #[derive(Debug)]

@@ -16,8 +16,8 @@
 //! the holder frees onto the heap's list stays used, and the holder writes nothing to its page.
 //!
 //! The holder calls millions of times for each take-away. So its barriers cost nothing: they bind
-//! the compiler alone. Those of the purge are system calls that make every thread of the process
-//! pass a full barrier (`os::HeavyBarriers`).
+//! the compiler alone. Those of the purge are system calls that make the holder pass a full barrier
+//! (`os::HeavyBarriers`).
 //!
 //! Rules
 //! 1. The holder reads the owner for each free, behind the pop that gave the block. It may pop

@@ -62,6 +62,13 @@ pub fn with_heap<R>(f: impl FnOnce(&'static Heap) -> Option<R>) -> Option<R> {
     result
 }
 
+/// Notes the calling thread's number in its heap, if it has one: see `SharedHeap::note_number`.
+pub fn note_number() {
+    if let Some(heap) = heap() {
+        heap.shared().note_number();
+    }
+}
+
 /// Adopts a heap for one call of a thread that has already put its heap back.
 #[cold]
 #[inline(never)]

@@ -65,10 +65,16 @@ pub fn under(program: &Path) -> Command {
 }
 
 /// A program under a filter that also ends it for the calls by which hakmem asks for figures and
-/// stacks where there is no filter.
+/// stacks, and reaches other threads, where there is no filter.
 pub fn under_narrow(program: &Path) -> Command {
     static FILE: OnceLock<PathBuf> = OnceLock::new();
-    const LEFT_OUT: [&str; 4] = ["getrusage", "process_vm_readv", "prctl", "mincore"];
+    const LEFT_OUT: [&str; 5] = [
+        "getrusage",
+        "process_vm_readv",
+        "prctl",
+        "mincore",
+        "membarrier",
+    ];
     let file = FILE.get_or_init(|| make_list("narrow", &LEFT_OUT));
     let mut command = Command::new(sandbox());
     command.arg("under").arg(file).arg(program);

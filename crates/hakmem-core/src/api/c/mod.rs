@@ -403,4 +403,5 @@ pub fn forbid_scavenger() {
 pub fn announce_rights() {
     purge::announce_rights();
     os::see_filters();
+    thread::note_number();
 }

@@ -40,6 +40,10 @@
 //!      read may be any number, so `listed` follows it only to metadata that stays. It then
 //!      decides nothing: the first block of the list is another one by then, and the page
 //!      goes back (`take_away` rules 4 and 5).
+//! 6. A heavy barrier may reach the one thread alone whose number the heap had before the pause
+//!    (`os::HeavyBarriers`). Behind it the purge asks whether that thread is the holder still. If
+//!    another one became the holder meanwhile, it has told so, or it sees the pause (`pause` rule
+//!    4). While the heap is paused it keeps its holder: to give it up is a slow path.
 
 use crate::backend::arena::{self, SEGMENT};
 use crate::backend::check;
@@ -139,8 +143,8 @@ pub fn give_up_all(
             && goes_on()
             && let Some(barriers) = barriers.get_or_insert_with(HeavyBarriers::get)
         {
-            let give_up = |heap: &'static Heap| {
-                give_up(heap, barriers, goes_on);
+            let give_up = |heap: &'static Heap, barrier: &dyn Fn() -> bool| {
+                give_up(heap, barrier, goes_on);
                 // A sleeping holder would not tell of it.
                 heap.home.tell();
                 // What was given up counts as work too.
@@ -184,21 +188,24 @@ impl Seen {
 fn while_paused(
     heap: &'static SharedHeap,
     barriers: &HeavyBarriers,
-    f: impl FnOnce(&'static Heap),
+    f: impl FnOnce(&'static Heap, &dyn Fn() -> bool),
 ) -> bool {
+    let holder = heap.number();
+    let is_live = || matches!(heap.state().with(), With::Thread(_));
     heap.pause().stop();
-    let is_paused = barriers.pass() && heap.pause().is_out();
+    let barrier = || barriers.pass(holder);
+    let is_paused = barrier() && is_live() && heap.number() == holder && heap.pause().is_out();
     if is_paused {
-        // SAFETY: the holder stays out of its slow paths until `resume`. What is used of the heap
-        // until then is what rule 1 names.
-        f(unsafe { heap.holder() });
+        // SAFETY: the holder stays out of its slow paths until `resume` (rule 6). What is used of
+        // the heap until then is what rule 1 names.
+        f(unsafe { heap.holder() }, &barrier);
     }
     heap.pause().resume();
     is_paused
 }
 
 /// Gives up what is unused in a paused heap.
-fn give_up(heap: &'static Heap, barriers: &HeavyBarriers, goes_on: impl Fn() -> bool) {
+fn give_up(heap: &'static Heap, barrier: &dyn Fn() -> bool, goes_on: impl Fn() -> bool) {
     // Samples cut the lists of a heap outside of slow paths.
     if profile::is_on() {
         return heap.give_up_unused();
@@ -208,7 +215,7 @@ fn give_up(heap: &'static Heap, barriers: &HeavyBarriers, goes_on: impl Fn() -> 
     // SAFETY: `take_out` passes batches of this thread.
     let complete =
         waiting.take_out(|batch, page| used(page) == Some(unsafe { RemoteBatch::length(batch) }));
-    if !complete.is_null() && take_away::settle(|| barriers.pass()) {
+    if !complete.is_null() && take_away::settle(barrier) {
         // SAFETY: the batches come from the heap's inbox, and belong to this thread. The pages have
         // no other used block, so the holder is in the middle of no free there (rule 4).
         unsafe { heap.receive(complete) };
@@ -242,7 +249,7 @@ fn give_up(heap: &'static Heap, barriers: &HeavyBarriers, goes_on: impl Fn() -> 
             unsafe {
                 parked::park_unused(
                     heap.owner(),
-                    barriers,
+                    barrier,
                     &pages,
                     is_unused,
                     is_as_it_was,

@@ -217,6 +217,7 @@ fn release_heaps(me: u32) {
 
 /// This thread keeps its heap. In the child it has other numbers.
 fn keep(heap: &SharedHeap) {
+    heap.note_number();
     if heap.thread().load(Relaxed) != 0 {
         number(heap);
     }

@@ -5,7 +5,7 @@ use crate::backend::owner::Owner;
 use crate::backend::page::{Meta, PageState, ParkedList};
 use crate::base::size_class::CLASSES;
 use crate::base::sync::Ordering::Relaxed;
-use crate::os::{self, HeavyBarriers};
+use crate::os;
 use crate::proto::take_away;
 use core::cell::Cell;
 
@@ -18,7 +18,7 @@ use core::cell::Cell;
 /// The calling thread keeps the heap paused that owns the pages (`idle` rule 1).
 pub unsafe fn park_unused(
     heap: *mut Owner,
-    barriers: &HeavyBarriers,
+    barrier: &dyn Fn() -> bool,
     pages: &[Cell<Option<&'static Meta>>; CLASSES],
     is_unused: impl Fn(usize, &Meta) -> bool,
     is_as_it_was: impl Fn(usize) -> bool,
@@ -33,7 +33,7 @@ pub unsafe fn park_unused(
     // Each that goes back leaves `each`, which looks at the cells again.
     take_away::take_away(
         each(),
-        || barriers.pass(),
+        barrier,
         |(_, _, page)| page.set_owner(OWNER.as_word()),
         |(class, _, page)| is_unused(class, page),
         |(class, ..)| is_as_it_was(class),
