@@ -12,7 +12,7 @@ use crate::own::{self, Own};
 use crate::profile::Wish;
 use crate::program::{self, NotStarted};
 use crate::report::Report;
-use crate::stat;
+use crate::stat::{self, Form};
 use crate::summary;
 use crate::symbols;
 use crate::terminal::Terminal;
@@ -57,12 +57,10 @@ fn guard(text: &str) -> Result<u32, String> {
 
 #[derive(Args, Default)]
 pub struct Options {
-    /// Prints tables, on standard error, when the program has ended: `hakmem stat`
+    /// Prints the figures in this form, on standard error, when the program has ended: `hakmem
+    /// stat`
     #[arg(skip)]
-    pub tables: bool,
-    /// In them, every size class
-    #[arg(skip)]
-    pub all_classes: bool,
+    pub figures: Option<Form>,
     /// Takes a heap profile: `hakmem profile`
     #[arg(skip)]
     pub profile: Option<Wish>,
@@ -139,7 +137,7 @@ impl<'a> Ready<'a> {
             obstacle,
             is_hakmem: library.as_ref().is_some_and(|l| own::is_hakmem(&l.path)),
             asked: options.stats
-                || options.tables
+                || options.figures.is_some()
                 || options.require
                 // What is missing otherwise, the missing profile says.
                 || options.profile.is_some() && matches!(own, Some(Own::Hakmem { .. })),
@@ -244,7 +242,7 @@ fn environment(
         let preload = library::preload(&library.path, scratch.folder(), existing.as_deref());
         environment.push(("LD_PRELOAD", preload.map_err(own_failure)?));
     }
-    if options.stats || options.tables {
+    if options.stats || options.figures.is_some() {
         environment.push(("HAKMEM_TIMING", "1".into()));
     }
     if env::var_os("HAKMEM_ERRORS").is_none() {
@@ -289,9 +287,8 @@ fn tell(options: &Options, ready: &Ready, scratch: Scratch, pid: u32, end: End) 
         say(message);
     }
     let terminal = Terminal::of_stderr();
-    if options.tables {
-        let (lines, all) = (scratch.report_lines(), options.all_classes);
-        match stat::tables(lines, Some(pid), all, terminal) {
+    if let Some(form) = options.figures {
+        match stat::figures(scratch.report_lines(), Some(pid), form, terminal) {
             Ok((text, failed)) => {
                 let _ = io::stderr().write_all((text + &failed).as_bytes());
             }

@@ -2,6 +2,7 @@
 
 mod columns;
 pub mod figures;
+pub mod json;
 pub mod table;
 
 use crate::checked::{Lines, refuse, say};
@@ -24,7 +25,8 @@ const KEPT: usize = 32 << 20;
 pub const AFTER_HELP: &str = "\
 FILE holds what a program appends under HAKMEM_STATS=json:FILE; hakmem shows the last report of \
 each process. hakmem runs PROG as `hakmem run` does, prints the tables on standard error when it \
-has ended, and exits with its exit status.
+has ended, and exits with its exit status. With --json hakmem writes an object on a line for each \
+process in place of the tables; docs/formats.md describes it.
 Exit status: 0, or
   1    FILE cannot be read, or has no report; the process cannot be read
   2    wrong usage
@@ -33,7 +35,8 @@ Exit status: 0, or
 Examples:
   hakmem stat python3 work.py
   hakmem stat --pid 1234
-  hakmem stat --file /tmp/report";
+  hakmem stat --file /tmp/report
+  hakmem stat --json --pid 1234";
 
 #[derive(Args)]
 #[command(group = ArgGroup::new("what").required(true).multiple(true).args(["file", "pid", "command"]))]
@@ -44,6 +47,9 @@ pub struct Options {
     /// Shows every size class, not only those with the most memory
     #[arg(long)]
     all: bool,
+    /// Prints JSON, an object on a line for each process
+    #[arg(long)]
+    json: bool,
     /// Reads the figures of a running process
     #[arg(long, conflicts_with = "command", value_parser = grammar::process, allow_negative_numbers = true)]
     pid: Option<u32>,
@@ -55,15 +61,33 @@ pub struct Options {
     command: Vec<OsString>,
 }
 
+/// What the figures are printed as.
+#[derive(Debug, Clone, Copy)]
+pub enum Form {
+    /// For people; `all`: every size class has a row.
+    Tables { all: bool },
+    /// For programs.
+    Json,
+}
+
+impl Form {
+    fn of(json: bool, all: bool) -> Self {
+        match json {
+            true => Self::Json,
+            false => Self::Tables { all },
+        }
+    }
+}
+
 pub fn stat(options: Options) -> ! {
+    let form = Form::of(options.json, options.all);
     if let Some(pid) = options.pid {
-        of_process(pid, options.all)
+        of_process(pid, form)
     }
     let Some(file) = options.file else {
         grammar::meant("stat", &options.command[0], &["--file", "--pid"]);
         run::run(&run::Options {
-            tables: true,
-            all_classes: options.all,
+            figures: Some(form),
             lib: options.lib,
             command: options.command,
             ..run::Options::default()
@@ -74,10 +98,10 @@ pub fn stat(options: Options) -> ! {
         Ok(last) => last,
         Err(e) => fail(&format!("cannot read {}: {e}", file.display())),
     };
-    let tables = last.tables(options.all, Terminal::of_stdout());
-    let shown = output::show(tables.as_bytes());
+    let text = last.text(form, Terminal::of_stdout());
+    let shown = output::show(text.as_bytes());
     let _ = io::stderr().write_all(last.complaints().as_bytes());
-    if tables.is_empty() {
+    if text.is_empty() {
         fail(&format!(
             "{} has no report{}",
             file.display(),
@@ -87,11 +111,14 @@ pub fn stat(options: Options) -> ! {
     ended(shown)
 }
 
-/// Prints the tables of a running process, read from outside.
-fn of_process(pid: u32, all: bool) -> ! {
+/// Prints the figures of a running process, read from outside.
+fn of_process(pid: u32, form: Form) -> ! {
     match Target::open(pid).and_then(|mut target| target.reading()) {
         Ok(look) => {
-            let text = table::of_reading(&look, all, Terminal::of_stdout());
+            let text = match form {
+                Form::Json => json::line(json::of_reading("stat", &look)),
+                Form::Tables { all } => table::of_reading(&look, all, Terminal::of_stdout()),
+            };
             ended(output::show(text.as_bytes()))
         }
         Err(trouble) => fail(&trouble.say(pid)),
@@ -110,16 +137,16 @@ fn fail(why: &str) -> ! {
     process::exit(1)
 }
 
-/// The tables of each process's last report, or of one process's alone, and lines about what could
+/// The figures of each process's last report, or of one process's alone, and lines about what could
 /// not be read.
-pub fn tables(
+pub fn figures(
     text: impl BufRead,
     only: Option<u32>,
-    all: bool,
+    form: Form,
     terminal: Option<Terminal>,
 ) -> io::Result<(String, String)> {
     let last = Last::read(text, only)?;
-    Ok((last.tables(all, terminal), last.complaints()))
+    Ok((last.text(form, terminal), last.complaints()))
 }
 
 /// What a file has.
@@ -168,9 +195,15 @@ impl Last {
         Ok(this)
     }
 
-    fn tables(&self, all: bool, terminal: Option<Terminal>) -> String {
-        let shown = self.reports.iter().map(|m| table::of(m, all, terminal));
-        shown.collect::<Vec<_>>().join("\n")
+    fn text(&self, form: Form, terminal: Option<Terminal>) -> String {
+        let reports = self.reports.iter();
+        match form {
+            Form::Json => reports.map(|m| json::line(json::of(m))).collect(),
+            Form::Tables { all } => {
+                let tables = reports.map(|m| table::of(m, all, terminal));
+                tables.collect::<Vec<_>>().join("\n")
+            }
+        }
     }
 
     fn complaints(&self) -> String {

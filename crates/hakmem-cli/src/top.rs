@@ -4,6 +4,7 @@ pub mod batch;
 #[cfg(test)]
 mod drawn;
 mod help;
+mod json;
 mod panels;
 pub mod rates;
 pub mod screen;
@@ -34,7 +35,8 @@ system allows that. hakmem runs PROG with the library, watches it from the start
 on to it, and exits with its exit status. On a terminal, hakmem keeps the output of PROG in \
 temporary files and shows it at the end.
 With --batch, if TERM is dumb, or if standard output is no terminal, hakmem prints readings one \
-below the other. The output of PROG then goes to standard error.
+below the other; those of PROG go to standard error, beside its own output. With --json each is an \
+object on a line; docs/formats.md describes it.
   q       leaves; hakmem waits for a program that it started
   Ctrl-C  leaves, and interrupts that program
   Tab  next table    s  next order    p  pause    + -  slower, faster
@@ -49,6 +51,7 @@ Examples:
   hakmem top 1234
   hakmem top python3 work.py
   hakmem top --batch 2 --interval 5 --pid 1234
+  hakmem top --json 1234
 
 Words that it uses: https://github.com/hakmem/hakmem/blob/main/docs/glossary.md";
 
@@ -62,6 +65,9 @@ pub struct Options {
     /// Prints N readings as plain text; 0: until the process ends
     #[arg(long, short, value_name = "N", value_parser = readings, allow_negative_numbers = true)]
     batch: Option<u64>,
+    /// Prints readings as JSON, each on a line; without --batch until the process ends
+    #[arg(long)]
+    json: bool,
     /// Seconds between two readings
     #[arg(long, short, value_name = "SECONDS", default_value = "1", value_parser = seconds, allow_negative_numbers = true)]
     interval: Duration,
@@ -98,7 +104,7 @@ pub enum Outcome {
 pub fn top(options: Options) -> ! {
     // A terminal that is dumb, or that nothing is known of, obeys no sequences.
     let dumb = env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
-    let plain = options.batch.is_some() || dumb || !io::stdout().is_terminal();
+    let plain = options.batch.is_some() || options.json || dumb || !io::stdout().is_terminal();
     let pid = options.pid.or_else(|| grammar::pid(&options.command));
     if pid.is_some() && options.lib.is_some() {
         grammar::wrong("--lib is for a program that is started, not for a running process");
@@ -118,12 +124,7 @@ pub fn top(options: Options) -> ! {
         Err(trouble) => finish(watched, Outcome::Failed(trouble.say(pid))),
     };
     let outcome = match plain {
-        true => in_lines(
-            target,
-            &watched,
-            options.batch.unwrap_or(0),
-            options.interval,
-        ),
+        true => in_lines(target, &watched, &options),
         false => session::run(target, &watched, options.interval),
     };
     finish(watched, outcome)
@@ -171,8 +172,9 @@ fn terminal(found: bool) -> Option<Terminal> {
 }
 
 /// Prints readings one below the other.
-fn in_lines(mut target: Target, watched: &Watched, count: u64, interval: Duration) -> Outcome {
+fn in_lines(mut target: Target, watched: &Watched, options: &Options) -> Outcome {
     let found = matches!(watched, Watched::Found);
+    let (count, interval) = (options.batch.unwrap_or(0), options.interval);
     let mut history = History::default();
     let mut done = 0;
     // Of a program that was only just started there is nothing to see yet.
@@ -195,16 +197,27 @@ fn in_lines(mut target: Target, watched: &Watched, count: u64, interval: Duratio
         let text = match target.reading() {
             Ok(reading) => {
                 history.add(reading, Instant::now());
-                batch::text(&history, view::now(), terminal(found))
+                match options.json {
+                    true => json::text(&history),
+                    false => batch::text(&history, view::now(), terminal(found)),
+                }
             }
             Err(Trouble::Ended) if found && done > 0 => return Outcome::Gone,
             Err(Trouble::Ended) if !found => continue, // The signal of its end is on the way.
             Err(trouble) if found && done == 0 => {
                 return Outcome::Failed(trouble.say(target.pid()));
             }
+            // Each line of JSON is a reading.
+            Err(trouble) if options.json => {
+                say(&trouble.say(target.pid()));
+                String::new()
+            }
             Err(trouble) => format!("hakmem: {}\n", trouble.say(target.pid())),
         };
-        let text = if done == 0 { text } else { format!("\n{text}") };
+        let text = match done > 0 && !options.json {
+            true => format!("\n{text}"),
+            false => text,
+        };
         let written = match found {
             true => output::print(text.as_bytes()),
             false => io::stderr().write_all(text.as_bytes()),

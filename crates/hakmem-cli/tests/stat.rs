@@ -3,6 +3,7 @@
 use crate::common;
 
 use common::*;
+use serde_json::{Value, json};
 use std::io::Write;
 use std::process::Stdio;
 
@@ -313,4 +314,113 @@ fn resident_memory_of_a_running_process() {
     let said = format!(" in the arenas; of the process {now}, at most {most}\n");
     let text = stdout(&output);
     assert!(text.contains(&said), "{said} in {text}");
+}
+
+/// The only line of JSON.
+fn object(text: &str) -> Value {
+    assert_eq!(text.lines().count(), 1, "{text}");
+    serde_json::from_str(text).unwrap_or_else(|e| panic!("{e}: {text}"))
+}
+
+/// Figures of a process that waits, as JSON.
+#[test]
+fn json_of_a_running_process() {
+    let mut command = std::process::Command::new(&*KNOWN);
+    command.env("LD_PRELOAD", &*HAKMEM).stdin(Stdio::piped());
+    let known = Ready::new(command);
+    let pid = known.pid().to_string();
+    let output = hakmem()
+        .args(["stat", "--json", "--pid", &pid])
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let all = object(&stdout(&output));
+    for (key, value) in [
+        ("schema", json!(1)),
+        ("kind", json!("stat")),
+        ("event", json!("outside")),
+        ("pid", json!(known.pid())),
+        ("program", json!("known")),
+        ("threads", json!(2)),
+        ("exact", json!(true)),
+        ("remote_frees", json!(100)),
+        ("large_allocations", json!(1)),
+        ("huge_allocations", json!(1)),
+        ("hard_limit_bytes", json!(null)),
+        ("foreign_sites", json!(null)),
+    ] {
+        assert_eq!(all[key], value, "{key} in {all}");
+    }
+    let classes = all["classes"].as_array().unwrap();
+    let class = classes.iter().find(|class| class["size"] == 3072).unwrap();
+    assert_eq!(
+        (&class["allocations"], &class["frees"]),
+        (&json!(700), &json!(200))
+    );
+    for key in [
+        "resident_bytes",
+        "process_resident_bytes",
+        "peak_resident_bytes",
+        "live_bytes",
+        "minor_faults",
+        "held_bytes",
+    ] {
+        assert!(all[key].as_u64().is_some_and(|n| n > 0), "{key} in {all}");
+    }
+    let mut calls = all["syscalls"].as_array().unwrap().iter();
+    let mmap = calls.find(|call| call["name"] == "mmap").unwrap();
+    assert_eq!(mmap["nanos"], json!(null), "not timed: {all}");
+}
+
+/// A line for each process of a file; what a filter kept from a process is null.
+#[test]
+fn json_of_a_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("report");
+    let mut command = std::process::Command::new("bash");
+    command
+        .args(["-c", "perl -e 1; exit 0"])
+        .env("LD_PRELOAD", &*HAKMEM)
+        .env("HAKMEM_STATS", format!("json:{}", file.display()));
+    assert!(command.status().unwrap().success());
+    let output = hakmem()
+        .args(["stat", "--json", "--file"])
+        .arg(&file)
+        .output()
+        .unwrap();
+    let text = stdout(&output);
+    assert_eq!(text.lines().count(), 2, "{text}");
+    let reports = std::fs::read_to_string(&file).unwrap();
+    let reports = reports.lines().filter(|line| line.contains("\"classes\""));
+    for (line, report) in text.lines().zip(reports) {
+        let (all, report): (Value, Value) = (object(line), serde_json::from_str(report).unwrap());
+        for key in ["pid", "event", "allocations", "live_bytes", "cpu_nanos"] {
+            assert_eq!(all[key], report[key], "{key} in {line}");
+        }
+        let peak = report["peak_resident_kib"].as_u64().unwrap() * 1024;
+        assert_eq!(all["peak_resident_bytes"], peak, "{line}");
+        assert_eq!(all["process_resident_bytes"], json!(null), "{line}");
+    }
+
+    std::fs::write(&file, "").unwrap();
+    let output = hakmem()
+        .args(["stat", "--json", "--file"])
+        .arg(&file)
+        .output()
+        .unwrap();
+    assert_ended(&output, 1, "");
+    assert_says(&output, "has no report");
+}
+
+#[test]
+fn json_of_a_program() {
+    let mut command = hakmem();
+    command.args(["stat", "--json", "--lib"]).arg(&*HAKMEM);
+    command.args(["--", "perl", "-e", "print 5; exit 7"]);
+    let output = command.output().unwrap();
+    assert_ended(&output, 7, "5");
+    let all = object(&stderr(&output));
+    assert_eq!(all["event"], "exit");
+    let mut calls = all["syscalls"].as_array().unwrap().iter();
+    assert!(calls.any(|call| call["nanos"].as_u64() > Some(0)), "{all}");
 }

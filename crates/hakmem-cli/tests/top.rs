@@ -3,6 +3,7 @@
 use crate::common;
 
 use common::*;
+use serde_json::Value;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 
@@ -117,6 +118,74 @@ fn figures_of_a_program_at_rest_are_exact() {
 
     known.go_on();
     assert_eq!(known.child.wait().unwrap().code(), Some(7));
+}
+
+fn object(line: &str) -> Value {
+    serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}"))
+}
+
+/// Each reading is a line. The first has no rates.
+#[test]
+fn readings_as_json() {
+    let known = Known::start(&[]);
+    let text = look(&known.top(&["--json", "--batch", "2", "--interval", "0.05"]));
+    let all: Vec<_> = text.lines().map(object).collect();
+    assert_eq!(all.len(), 2, "{text}");
+    for reading in &all {
+        assert_eq!(
+            (&reading["schema"], &reading["kind"]),
+            (&1.into(), &"top".into())
+        );
+        assert_eq!(reading["pid"], known.child.id());
+        assert_eq!(reading["remote_frees"], 100);
+    }
+    let time = |reading: &Value| reading["unix_ms"].as_u64().unwrap();
+    assert!(time(&all[1]) > time(&all[0]), "{text}");
+    let of_3072 = |reading: &Value| {
+        let classes = reading["classes"].as_array().unwrap();
+        let class = classes.iter().find(|class| class["size"] == 3072);
+        class.unwrap()["allocations_per_second"].clone()
+    };
+    assert_eq!(
+        (&all[0]["rates"], of_3072(&all[0])),
+        (&Value::Null, Value::Null)
+    );
+    let rates = &all[1]["rates"];
+    assert!(rates["seconds"].as_f64() > Some(0.04), "{text}");
+    assert_eq!(rates["allocations_per_second"], 0.0, "it is at rest");
+    assert_eq!(rates["busy_processors"], 0.0);
+    assert_eq!(of_3072(&all[1]), 0.0);
+    assert_eq!(all[1]["thread_heaps"][0]["listed_per_second"], 0.0);
+    assert_eq!(all[1]["syscalls"][0]["calls_per_second"], 0.0);
+}
+
+/// Without --batch readings come until the process ends. What cannot be read is no line of them.
+#[test]
+fn readings_as_json_until_the_end() {
+    let known_path = KNOWN.to_str().unwrap();
+    let mut known = Known::start(&["env", "-u", "LD_PRELOAD", known_path]);
+    let mut command = hakmem();
+    command
+        .args(["top", "--json", "-i", "0.02"])
+        .arg(known.child.id().to_string());
+    let mut watch = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(watch.stdout.take().unwrap()).lines();
+    object(&lines.next().unwrap().unwrap());
+    known.go_on();
+    known.ready();
+    let mut errors = BufReader::new(watch.stderr.take().unwrap()).lines();
+    let said = errors.next().unwrap().unwrap();
+    assert!(said.contains("does not run on hakmem"), "{said}");
+    drop(known);
+    for line in lines {
+        object(&line.unwrap());
+    }
+    assert!(errors.all(|line| line.is_ok()));
+    assert_eq!(watch.wait().unwrap().code(), Some(0));
 }
 
 /// Nothing is asked of the process, so that one which cannot answer is seen, too.

@@ -1,16 +1,15 @@
 //! The figures of one line of a report: `docs/observability.md` says what each means.
 
 use crate::checked;
-use serde::Deserialize;
 use serde::de::Error;
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// The version of the lines that this program reads.
 const SCHEMA: u32 = 2;
 
 /// A process at one moment.
-#[derive(Debug, Default, Clone, Deserialize)]
-#[cfg_attr(test, derive(serde::Serialize))]
+#[derive(Debug, Default, Clone, Deserialize, Serialize)]
 pub struct Moment {
     pub event: String,
     pub pid: u32,
@@ -42,10 +41,10 @@ pub struct Moment {
     pub slotted_segments: u64,
     pub huge_segments: u64,
     pub cached_segments: u64,
-    /// What counts against the hard limit, the limit, and the requests that it refused. 0 if the
-    /// process's hakmem does not say it.
+    /// What counts against the hard limit; None: the process's hakmem does not say it. Then the
+    /// limit and the requests that it refused are 0.
     #[serde(default)]
-    pub held_bytes: u64,
+    pub held_bytes: Option<u64>,
     #[serde(default)]
     pub hard_limit_bytes: u64,
     #[serde(default)]
@@ -64,8 +63,7 @@ pub struct Moment {
     pub foreign_sites: Vec<Site>,
 }
 
-#[derive(Debug, Default, Clone, Deserialize)]
-#[cfg_attr(test, derive(serde::Serialize))]
+#[derive(Debug, Default, Clone, Deserialize, Serialize)]
 pub struct Class {
     pub size: u64,
     pub allocations: u64,
@@ -82,8 +80,7 @@ pub struct Class {
     pub peak_bytes: u64,
 }
 
-#[derive(Debug, Default, Clone, Deserialize)]
-#[cfg_attr(test, derive(serde::Serialize))]
+#[derive(Debug, Default, Clone, Deserialize, Serialize)]
 pub struct Heap {
     pub heap: u64,
     pub running: u64,
@@ -102,8 +99,7 @@ pub struct Heap {
 }
 
 /// A heap that the program made.
-#[derive(Debug, Default, Clone, Deserialize)]
-#[cfg_attr(test, derive(serde::Serialize))]
+#[derive(Debug, Default, Clone, Deserialize, Serialize)]
 pub struct ProgramHeap {
     pub name: String,
     pub dropped: u64,
@@ -130,8 +126,7 @@ impl ProgramHeap {
     }
 }
 
-#[derive(Debug, Default, Clone, Deserialize)]
-#[cfg_attr(test, derive(serde::Serialize))]
+#[derive(Debug, Default, Clone, Deserialize, Serialize)]
 pub struct Syscall {
     pub name: String,
     pub calls: u64,
@@ -140,8 +135,7 @@ pub struct Syscall {
 }
 
 /// What mode `learn` changed, and what the round that decided it would have cost with either value.
-#[derive(Debug, Default, Clone, PartialEq, Eq, Deserialize)]
-#[cfg_attr(test, derive(serde::Serialize))]
+#[derive(Debug, Default, Clone, PartialEq, Eq, Deserialize, Serialize)]
 pub struct Decision {
     pub option: String,
     pub at_ms: u64,
@@ -176,8 +170,7 @@ impl fmt::Display for Decision {
     }
 }
 
-#[derive(Debug, Default, Clone, Deserialize)]
-#[cfg_attr(test, derive(serde::Serialize))]
+#[derive(Debug, Default, Clone, Deserialize, Serialize)]
 pub struct Site {
     pub address: String,
     pub frees: u64,

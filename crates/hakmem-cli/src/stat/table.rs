@@ -199,7 +199,7 @@ fn memory(m: &Moment, now: Option<u64>) -> Vec<[String; 2]> {
 
 /// How far the hard limit is away, if there is one or was one that refused something.
 pub fn hard_limit(m: &Moment) -> Option<[String; 2]> {
-    let held = bytes(m.held_bytes);
+    let held = bytes(m.held_bytes?);
     let refused = grouped(m.refused);
     let said = match m.hard_limit_bytes {
         0 if m.refused == 0 => return None,

@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 /// Per second, unless said otherwise.
 #[derive(Debug, Default, Clone, PartialEq)]
 pub struct Rates {
+    /// The time between the readings.
+    pub seconds: f64,
     pub allocations: f64,
     pub frees: f64,
     pub refills: f64,
@@ -47,6 +49,7 @@ impl Rates {
             per(heap.listed, old.map_or(0, |h| h.listed))
         });
         Some(Self {
+            seconds,
             allocations: per(now.allocations, before.allocations),
             frees: per(now.frees, before.frees),
             refills: per(now.refills, before.refills),

@@ -223,7 +223,7 @@ fn add_memory(m: &mut Moment, words: &Words, heaps: &Heaps) -> io::Result<()> {
     m.purged_bytes = words.of("purged")?;
     // An older library does not say it.
     if let (Ok(held), Ok(refused)) = (words.of("held"), words.of("refused")) {
-        (m.held_bytes, m.refused) = (held, refused);
+        (m.held_bytes, m.refused) = (Some(held), refused);
         m.hard_limit_bytes = words.option("HARD_LIMIT_MIB")? << 20;
     }
     Ok(())
