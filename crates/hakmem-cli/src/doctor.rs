@@ -17,6 +17,7 @@ use crate::{grammar, library, output, own, program};
 use clap::Args;
 use finding::{Finding, Verdict};
 use root::Root;
+use std::cmp::Reverse;
 use std::env;
 use std::ffi::OsString;
 use std::io::{self, IsTerminal};
@@ -25,8 +26,8 @@ use std::process::exit;
 
 pub const AFTER_HELP: &str = "\
 Each finding has a verdict: \"ok\" works as anywhere, \"note\" is worth knowing, and with \
-\"problem\" hakmem does not serve the program, or the program is near a limit. It is a problem, \
-too, if process PID may not be read: then nothing tells whether hakmem serves it. hakmem looks at \
+\"problem\" hakmem does not serve the program, or the program is near a limit. Problems come first, \
+then notes. It is a problem, too, if process PID may not be read: then nothing tells whether hakmem serves it. hakmem looks at \
 PROG and does not run it. It runs itself once, on the library. It obeys NO_COLOR.
 Exit status: 0, or
   1    there is a problem, no process PID, or no /proc to see it in
@@ -60,7 +61,9 @@ pub struct Options {
 }
 
 pub fn doctor(options: &Options) -> ! {
-    let findings = findings(options);
+    let mut findings = findings(options);
+    // What is wrong comes first. Findings of one verdict stay in the order of what was looked at.
+    findings.sort_by_key(|finding| Reverse(finding.verdict));
     let colours = io::stdout().is_terminal()
         && env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
         && env::var_os("TERM").is_some_and(|term| !term.is_empty() && term != "dumb");

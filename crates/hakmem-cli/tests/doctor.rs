@@ -96,6 +96,38 @@ fn each_finding_on_a_process() {
     }
 }
 
+/// In the text and in JSON: problems, notes, and what is well, each in the order of what was looked
+/// at.
+#[test]
+fn what_is_wrong_comes_first() {
+    let root = system(&[]);
+    let of = |words: &[&str]| {
+        let mut command = hakmem();
+        command.args(["doctor", "--root"]).arg(root.path());
+        command.args(words).env("HAKMEM_DECAY", "1");
+        command.output().unwrap()
+    };
+    let output = of(&["--json", "--lib", "/no/such/library"]);
+    assert_eq!(output.status.code(), Some(1));
+    let found = findings(&output);
+    let verdicts: Vec<_> = found
+        .iter()
+        .map(|f| f["verdict"].as_str().unwrap())
+        .collect();
+    assert_eq!(verdicts[..2], ["problem", "note"], "{found:?}");
+    assert!(
+        verdicts[2..].iter().all(|&verdict| verdict == "ok"),
+        "{found:?}"
+    );
+    let subject = |n: usize| found[n]["subject"].as_str().unwrap();
+    assert_eq!([0, 1, 2].map(subject), ["library", "options", "kernel"]);
+
+    let text = stdout(&of(&["--lib", "/no/such/library"]));
+    let heads = text.lines().filter(|line| !line.starts_with(' '));
+    let heads: Vec<_> = heads.map(|line| line.split(' ').next().unwrap()).collect();
+    assert_eq!(heads[..verdicts.len()], verdicts, "{text}");
+}
+
 /// What cannot be read is not well for that reason.
 #[test]
 fn a_system_without_proc() {

@@ -8,7 +8,8 @@ use std::fmt::Write;
 /// Columns before the meaning of a finding.
 const INDENT: usize = 9;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+/// The worst is the greatest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
     /// hakmem works as it does anywhere.
