@@ -8,7 +8,9 @@ mod live;
 mod summary;
 
 use crate::checked::{self, Lines, say};
+use crate::child::End;
 use crate::named::Named;
+use crate::outcome::signal_name;
 use crate::terminal::Terminal;
 use crate::{grammar, output, run};
 use clap::{ArgGroup, Args};
@@ -283,14 +285,14 @@ fn empty(pid: u32, files: &[PathBuf]) -> String {
 }
 
 impl Wish {
-    /// For a program that has ended: `file` is what the library wrote, if it did. The error is for
-    /// the user to read.
-    pub fn fulfil(&self, file: &Path, pid: u32, program: &str) -> Result<String, String> {
+    /// For a program that has ended so: `file` is what the library wrote, if it did. The error is
+    /// for the user to read.
+    pub fn fulfil(&self, file: &Path, pid: u32, program: &str, end: End) -> Result<String, String> {
         let text: Box<dyn BufRead> = match checked::open(file) {
             Ok(file) => Box::new(BufReader::new(file)),
             Err(_) => Box::new(io::empty()),
         };
-        let raw = raw::last(text, Some(pid))?.ok_or_else(|| none(program))?;
+        let raw = raw::last(text, Some(pid))?.ok_or_else(|| none(program, end))?;
         let look = |path: &str, offsets: &[u64]| confined::of_file(Path::new(path), offsets);
         let shown = Shown {
             all_frames: self.all_frames,
@@ -302,13 +304,20 @@ impl Wish {
     }
 }
 
-/// What is said of a program that ended and left no profile.
-fn none(program: &str) -> String {
+/// What is said of a program that ended so and left no profile.
+fn none(program: &str, end: End) -> String {
+    let why = match end {
+        End::Killed(signal) => format!(
+            "{} killed the process before it could report",
+            signal_name(signal)
+        ),
+        End::Exited(_) => {
+            "it ended without exit handlers (_exit, exec), or could not write".to_owned()
+        }
+    };
     format!(
-        "{program} left no heap profile: a signal killed the process before it could report, or \
-         it ended without exit handlers (_exit, exec), or could not write; hakmem profile --pid \
-         PID takes one before the end, and with HAKMEM_PROFILE_SIGNAL=USR2 the program writes one \
-         at each SIGUSR2"
+        "{program} left no heap profile: {why}; hakmem profile --pid PID takes one before the end, \
+         and with HAKMEM_PROFILE_SIGNAL=USR2 the program writes one at each SIGUSR2"
     )
 }
 

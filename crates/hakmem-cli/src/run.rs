@@ -298,7 +298,7 @@ fn tell(options: &Options, ready: &Ready, scratch: Scratch, pid: u32, end: End) 
     if let Some(errors) = scratch.stacks() {
         let _ = io::stderr().write_all(again::of(&symbols::named(&errors)).as_bytes());
     }
-    let fulfil = |wish: &Wish| wish.fulfil(&scratch.profile(), pid, before.name);
+    let fulfil = |wish: &Wish| wish.fulfil(&scratch.profile(), pid, before.name, end);
     let profiled = options.profile.as_ref().map(fulfil);
     if left.is_empty() {
         scratch.close();

@@ -394,12 +394,25 @@ fn what_cannot_be_had_is_said() {
         .unwrap();
     assert_says(
         &output,
-        "sh left no heap profile: a signal killed the process before",
+        "sh left no heap profile: SIGTERM killed the process before it could report; ",
     );
     assert_says(&output, "hakmem profile --pid PID takes one before the end");
     assert_eq!(
         std::os::unix::process::ExitStatusExt::signal(&output.status),
         Some(15)
+    );
+    let output = hakmem()
+        .args(["profile", "--lib"])
+        .arg(&*HAKMEM)
+        .arg("-o")
+        .arg(folder.path().join("none"))
+        .args(["--", "perl", "-MPOSIX", "-e", "POSIX::_exit(3)"])
+        .output()
+        .unwrap();
+    assert_ended(&output, 3, "");
+    assert_says(
+        &output,
+        "perl left no heap profile: it ended without exit handlers (_exit,",
     );
 }
 
