@@ -13,6 +13,7 @@ mod target;
 
 use crate::checked::{name, say};
 use crate::proc::NOT_MOUNTED;
+use crate::terminal::Terminal;
 use crate::{grammar, library, output, own, program};
 use clap::Args;
 use finding::{Finding, Verdict};
@@ -69,7 +70,7 @@ pub fn doctor(options: &Options) -> ! {
         && env::var_os("TERM").is_some_and(|term| !term.is_empty() && term != "dumb");
     let text = match options.json {
         true => finding::json(&findings),
-        false => finding::plain(&findings, colours),
+        false => finding::plain(&findings, colours, Terminal::of_stdout()),
     };
     match output::show(text.as_bytes()) {
         Ok(()) => exit((finding::count(&findings, Verdict::Problem) > 0).into()),

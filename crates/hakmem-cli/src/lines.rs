@@ -31,6 +31,22 @@ pub fn wrap(text: &str, width: usize, indent: usize) -> Vec<String> {
     lines
 }
 
+/// A text in lines between words. A word that is longer than a line is whole in a line of its own:
+/// it may be a name that is copied.
+pub fn words(text: &str, width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if length(line) + 1 + length(word) <= width => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
 /// A text in lines that end with a comma or a semicolon, but for the last one. What is in brackets
 /// stays together. Only what is longer than a line ends between other words.
 pub fn clauses(text: &str, width: usize) -> Vec<String> {
@@ -100,5 +116,11 @@ mod tests {
         assert_eq!(wrap("ab cd efgh ij", 5, 1), ["ab cd", " efgh", " ij"]);
         assert_eq!(wrap("abcdefgh", 3, 0), ["abc", "def", "gh"]);
         assert_eq!(wrap("", 3, 0), [""]);
+    }
+
+    #[test]
+    fn long_words_stay_whole() {
+        assert_eq!(words("ab cd /efgh/ij k l", 5), ["ab cd", "/efgh/ij", "k l"]);
+        assert_eq!(words(" ", 5), [""; 0]);
     }
 }

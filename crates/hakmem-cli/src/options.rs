@@ -2,8 +2,9 @@
 //! with.
 
 use crate::checked::{self, say};
-use crate::lines::{WIDTH, wrap};
+use crate::lines::{WIDTH, clauses, length, words, wrap};
 use crate::proc::Variables;
+use crate::terminal::Terminal;
 use crate::view::{Set, Target};
 use crate::{grammar, output, proc};
 use clap::Args;
@@ -15,6 +16,11 @@ use std::process;
 
 /// Where the meaning of an option begins.
 const INDENT: usize = 6;
+
+/// Where the values of an option begin, and the least room for them there: with less, they stand
+/// below the name.
+const VALUES: usize = 46;
+const LEAST: usize = 20;
 
 /// Bytes of an environment that are read.
 const MOST: u64 = 1 << 20;
@@ -116,8 +122,10 @@ pub fn options(options: &Options) -> ! {
         Some(name) => is_named(entry, name),
         None => true,
     };
+    let terminal = Terminal::of_stdout();
+    let plain = |entry: &Entry| plain(entry, terminal);
     let text = if let Some(pid) = options.pid {
-        in_process(pid, options.name.as_deref())
+        in_process(pid, options.name.as_deref(), terminal)
     } else if options.json {
         json(&TABLE.iter().filter(is_meant).collect::<Vec<_>>())
     } else if options.markdown {
@@ -126,8 +134,9 @@ pub fn options(options: &Options) -> ! {
         TABLE.iter().filter(is_meant).map(plain).collect()
     } else {
         by_group(&is_meant, |title, entries| {
+            let title = terminal.map_or(vec![title.to_owned()], |t| words(title, t.width));
             let entries: String = entries.iter().copied().map(plain).collect();
-            format!("{title}\n{entries}")
+            format!("{}\n{entries}", title.join("\n"))
         })
     };
     match output::show(text.as_bytes()) {
@@ -141,20 +150,20 @@ pub fn options(options: &Options) -> ! {
 
 /// The values in a process, each as a line of its environment. One that is named has a line in any
 /// case.
-fn in_process(pid: u32, name: Option<&str>) -> String {
+fn in_process(pid: u32, name: Option<&str>, terminal: Option<Terminal>) -> String {
     let set = match Target::open(pid).and_then(|mut target| target.options()) {
         Ok(set) => set,
         Err(trouble) => failed(&trouble.say(pid)),
     };
     let Some(name) = name else {
-        let now = set.iter().map(in_force);
+        let now = set.iter().map(|set| in_force(set, terminal));
         let variables = variables(pid).unwrap_or_default();
         let at_start = TABLE.iter().filter(|entry| is_of_start(entry));
-        let at_start = at_start.filter_map(|entry| at_start_of(entry, &variables));
+        let at_start = at_start.filter_map(|entry| at_start_of(entry, &variables, terminal));
         return now.chain(at_start).collect();
     };
     if let Some(set) = set.iter().find(|set| is_named(set.entry, name)) {
-        return in_force(set);
+        return in_force(set, terminal);
     }
     let entry = TABLE.iter().find(|entry| is_named(entry, name));
     let Some(entry) = entry.filter(|entry| is_of_start(entry)) else {
@@ -166,8 +175,10 @@ fn in_process(pid: u32, name: Option<&str>) -> String {
             entry.name()
         ))
     };
-    at_start_of(entry, &variables)
-        .unwrap_or_else(|| format!("{PREFIX}{}  (not set at the start)\n", entry.name()))
+    at_start_of(entry, &variables, terminal).unwrap_or_else(|| {
+        let name = format!("{PREFIX}{}", entry.name());
+        noted(&name, "(not set at the start)", terminal)
+    })
 }
 
 fn failed(why: &str) -> ! {
@@ -175,13 +186,26 @@ fn failed(why: &str) -> ! {
     process::exit(1)
 }
 
-fn in_force(set: &Set) -> String {
+/// A value, and what is said of it: on a terminal that is too narrow for both, below it.
+fn noted(value: &str, note: &str, terminal: Option<Terminal>) -> String {
+    let whole = format!("{value}  {note}");
+    match terminal {
+        Some(terminal) if length(whole.trim_end()) > terminal.width => {
+            let note = words(note, terminal.width.saturating_sub(INDENT));
+            format!("{value}\n{}", indented(&note, INDENT))
+        }
+        _ => format!("{}\n", whole.trim_end()),
+    }
+}
+
+fn in_force(set: &Set, terminal: Option<Terminal>) -> String {
     let default = set.entry.default_value().map(|value| value.to_string());
     let note = match default {
-        Some(default) if default != set.value => format!("  (default: {default})"),
+        Some(default) if default != set.value => format!("(default: {default})"),
         _ => String::new(),
     };
-    format!("{PREFIX}{}={}{note}\n", set.entry.name(), set.value)
+    let value = format!("{PREFIX}{}={}", set.entry.name(), set.value);
+    noted(&value, &note, terminal)
 }
 
 /// Whether only the environment tells what the option was set to: the process does not say it.
@@ -190,11 +214,11 @@ fn is_of_start(entry: &Entry) -> bool {
 }
 
 /// None: it was not set.
-fn at_start_of(entry: &Entry, variables: &Variables) -> Option<String> {
+fn at_start_of(entry: &Entry, variables: &Variables, terminal: Option<Terminal>) -> Option<String> {
     let name = format!("{PREFIX}{}", entry.name());
     let (_, value) = variables.iter().find(|(variable, _)| *variable == name)?;
-    let value = checked::text(value, 4096);
-    Some(format!("{name}={value}  (set at the start)\n"))
+    let value = format!("{name}={}", checked::text(value, 4096));
+    Some(noted(&value, "(set at the start)", terminal))
 }
 
 /// The environment that the program was executed with; None: it cannot be read.
@@ -252,15 +276,38 @@ fn by_group(
     groups.collect::<Vec<_>>().join("\n")
 }
 
-fn plain(entry: &Entry) -> String {
+fn plain(entry: &Entry, terminal: Option<Terminal>) -> String {
+    let lines = match terminal {
+        Some(terminal) => words(
+            entry.meaning(),
+            terminal.width.min(WIDTH).saturating_sub(INDENT),
+        ),
+        None => wrap(entry.meaning(), WIDTH - INDENT, 0),
+    };
+    head(entry, terminal.map_or(usize::MAX, |t| t.width)) + &indented(&lines, INDENT)
+}
+
+/// The name of an option, its default and its values, in a width.
+fn head(entry: &Entry, width: usize) -> String {
     let name = format!("{PREFIX}{}", entry.name());
-    let values = range(entry).replace('\n', " ");
-    let first = format!("  {name:<27} {:<15} {values}\n", default(entry));
-    wrap(entry.meaning(), WIDTH - INDENT, 0)
+    let (default, values) = (default(entry), range(entry).replace('\n', " "));
+    let start = format!("  {name:<27} {default:<15} ");
+    if length(&start) + length(&values) <= width {
+        return format!("{start}{values}\n");
+    }
+    if length(&start) == VALUES && width >= VALUES + LEAST {
+        let values = indented(&clauses(&values, width - VALUES), VALUES);
+        return start + values.trim_start();
+    }
+    let said = format!("default: {default}; values: {values}");
+    format!("  {name}\n") + &indented(&words(&said, width.saturating_sub(INDENT)), INDENT)
+}
+
+fn indented(lines: &[String], indent: usize) -> String {
+    lines
         .iter()
-        .fold(first, |text, line| {
-            text + &format!("{:INDENT$}{line}\n", "")
-        })
+        .map(|line| format!("{:indent$}{line}\n", ""))
+        .collect()
 }
 
 fn markdown(title: &str, entries: &[&Entry]) -> String {

@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 
 /// What the command shows on a terminal, in whole lines: those that the terminal breaks are one.
 fn shown(command: Command, columns: u16) -> String {
-    let mut terminal = Terminal::of_size(command, &[], 200, columns);
+    let mut terminal = Terminal::of_size(command, &[], 400, columns);
     let (status, text) = terminal.end();
     assert!(status.success(), "{status}: {text}");
     text
@@ -167,4 +167,109 @@ fn the_summary_of_a_profile() {
         figures.lines().any(|line| line.starts_with(&callers)),
         "{text}"
     );
+}
+
+/// All words of a text, without what divides them.
+fn joined(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// What a pipe gets has the width that it always had; a terminal gets the same words.
+#[test]
+fn findings_and_options_in_narrow_terminals() {
+    let library = HAKMEM.to_str().unwrap();
+    for words in [&["doctor", "--lib", library][..], &["options"]] {
+        let piped = stdout(&hakmem_with(words).output().unwrap());
+        assert!(piped.lines().any(|line| line.chars().count() > 60));
+        assert_fits(&piped, 80);
+        for columns in [60, 40] {
+            let text = shown(hakmem_with(words), columns);
+            // A name that is longer is whole.
+            let long = text
+                .lines()
+                .filter(|line| line.chars().count() > columns.into());
+            let long: Vec<_> = long.map(str::trim).collect();
+            assert!(long.iter().all(|line| !line.contains(' ')), "{long:?}");
+            let said = joined(&text)
+                .replace("default: ", "")
+                .replace("; values: ", " ");
+            let is_same = said == joined(&piped);
+            assert!(
+                is_same || words[0] == "doctor",
+                "{columns}: {text}\n{piped}"
+            );
+        }
+    }
+    let text = shown(hakmem_with(&["doctor", "--lib", library]), 40);
+    assert!(joined(&text).contains(library), "{text}");
+    let text = shown(hakmem_with(&["options", "THP"]), 40);
+    let head = "  HAKMEM_THP\n      default: auto; values: auto,\n      never, always\n";
+    assert!(text.starts_with(head), "{text}");
+    let text = shown(hakmem_with(&["options", "STATS"]), 70);
+    let head = format!(
+        "  {:<27} {:<15} 0, 1, json or csv;\n{:46}or with :FILE\n",
+        "HAKMEM_STATS", "none", ""
+    );
+    assert!(text.starts_with(&head), "{text}");
+}
+
+/// The variable counts on a terminal, as it does for other programs; a pipe has no columns.
+#[test]
+fn the_width_that_the_user_wants() {
+    let of = |columns: &str| {
+        let command = hakmem_with(&["options"]);
+        let mut terminal = Terminal::of_size(command, &[("COLUMNS", columns)], 400, 100);
+        terminal.end().1
+    };
+    let wide = of("");
+    for no_width in ["0", "-1", "x", "99999999"] {
+        assert_eq!(of(no_width), wide);
+    }
+    let narrow = of("50");
+    assert_fits(&narrow, 50);
+    assert_ne!(narrow, wide);
+    let piped = |columns| {
+        let mut command = hakmem_with(&["options"]);
+        stdout(&command.env("COLUMNS", columns).output().unwrap())
+    };
+    assert_eq!(piped("50"), piped("100"));
+}
+
+#[test]
+fn options_of_a_process() {
+    let mut command = Command::new(&*KNOWN);
+    command
+        .env("LD_PRELOAD", &*HAKMEM)
+        .env("HAKMEM_DECAY_MS", "1234")
+        .stdin(Stdio::piped());
+    let known = Ready::new(command);
+    let pid = known.pid().to_string();
+    let words = ["options", "--pid", &pid, "DECAY_MS"];
+    let text = shown(hakmem_with(&words), 40);
+    assert_eq!(text.trim_end(), "HAKMEM_DECAY_MS=1234  (default: 500)");
+    let text = shown(hakmem_with(&words), 30);
+    assert_eq!(
+        text.trim_end(),
+        "HAKMEM_DECAY_MS=1234\n      (default: 500)"
+    );
+}
+
+#[test]
+fn reports_of_errors() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("errors");
+    let report = "hakmem: Double Free at 0x7e0000 (48 bytes) by thread 7:\n\
+                  hakmem:     #12 0x55d0c0de (/no/such/library.so.1.0+0x1234)\n";
+    std::fs::write(&file, report).unwrap();
+    let words = ["errors", file.to_str().unwrap()];
+    let piped = stdout(&hakmem_with(&words).output().unwrap());
+    assert_eq!(piped, report);
+    assert_eq!(shown(hakmem_with(&words), 80).trim_end(), report.trim_end());
+    let text = shown(hakmem_with(&words), 50);
+    let broken = format!(
+        "hakmem: Double Free at 0x7e0000 (48 bytes) by\n{:8}thread 7:\n\
+         hakmem:     #12 0x55d0c0de\n{:16}(/no/such/library.so.1.0+0x1234)",
+        "", ""
+    );
+    assert_eq!(text.trim_end(), broken);
 }

@@ -1,7 +1,8 @@
 //! What `hakmem doctor` found: one finding for each thing that it looked at, as text and as JSON.
 
 use crate::checked;
-use crate::lines::{WIDTH, wrap};
+use crate::lines::{WIDTH, words, wrap};
+use crate::terminal::Terminal;
 use serde::Serialize;
 use std::fmt::Write;
 
@@ -95,8 +96,8 @@ pub fn count(findings: &[Finding], verdict: Verdict) -> usize {
     findings.iter().filter(|f| f.verdict == verdict).count()
 }
 
-/// The findings for a person to read.
-pub fn plain(findings: &[Finding], colours: bool) -> String {
+/// The findings for a person to read, in at most `WIDTH` columns.
+pub fn plain(findings: &[Finding], colours: bool, terminal: Option<Terminal>) -> String {
     let mut text = String::new();
     for finding in findings {
         let word = format!("{:<INDENT$}", finding.verdict.word());
@@ -106,30 +107,34 @@ pub fn plain(findings: &[Finding], colours: bool) -> String {
         };
         let head = format!("{}: {}", finding.subject, finding.found);
         text += &word;
-        text += &wrapped(&checked::text(&head, 512));
+        text += &wrapped(&checked::text(&head, 512), terminal);
         let advice = finding.advice.as_deref().unwrap_or_default();
         let meaning = format!("{} {advice}", finding.meaning);
         let _ = write!(
             text,
             "{:INDENT$}{}",
             "",
-            wrapped(&checked::text(&meaning, 2048))
+            wrapped(&checked::text(&meaning, 2048), terminal)
         );
     }
     let many = |verdict| count(findings, verdict);
-    let _ = writeln!(
-        text,
-        "\nproblems: {}, notes: {}, ok: {}",
+    let sum = format!(
+        "problems: {}, notes: {}, ok: {}",
         many(Verdict::Problem),
         many(Verdict::Note),
         many(Verdict::Ok)
     );
-    text
+    let sum = terminal.map_or(vec![sum.clone()], |terminal| words(&sum, terminal.width));
+    text + "\n" + &sum.join("\n") + "\n"
 }
 
 /// The words in lines that begin at the indent, the first one there already.
-fn wrapped(words: &str) -> String {
-    wrap(words, WIDTH - INDENT, 0).join(&format!("\n{:INDENT$}", "")) + "\n"
+fn wrapped(said: &str, terminal: Option<Terminal>) -> String {
+    let lines = match terminal {
+        Some(terminal) => words(said, terminal.width.min(WIDTH).saturating_sub(INDENT)),
+        None => wrap(said, WIDTH - INDENT, 0),
+    };
+    lines.join(&format!("\n{:INDENT$}", "")) + "\n"
 }
 
 /// The findings for a program.
@@ -164,7 +169,7 @@ mod tests {
             "many words ".repeat(40),
             "do this",
         );
-        let text = plain(&[found], false);
+        let text = plain(&[found], false, None);
         assert!(
             text.lines().all(|line| line.chars().count() <= WIDTH),
             "{text}"
@@ -175,7 +180,7 @@ mod tests {
 
     #[test]
     fn what_a_terminal_obeys_is_not_shown() {
-        let text = plain(&[Finding::ok("a", "\x1b[2Jb", "c\nd")], false);
+        let text = plain(&[Finding::ok("a", "\x1b[2Jb", "c\nd")], false, None);
         assert!(
             text.starts_with("ok       a: ?[2Jb\n         c?d\n"),
             "{text}"

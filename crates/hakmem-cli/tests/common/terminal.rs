@@ -112,6 +112,7 @@ impl Terminal {
             .stderr(side())
             .env("TERM", "xterm-256color")
             .env_remove("NO_COLOR")
+            .env_remove("COLUMNS")
             .envs(variables.iter().copied());
         let own_terminal = || {
             // SAFETY: system calls on the command's own descriptors, all async-signal-safe.
