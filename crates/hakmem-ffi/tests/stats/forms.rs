@@ -12,6 +12,14 @@ fn lines_for_people() {
         stderr.lines().count() >= 3 && stderr.lines().all(|line| line.starts_with("hakmem")),
         "{stderr}"
     );
+    let table = stderr
+        .lines()
+        .skip_while(|line| !line.starts_with("hakmem: class allocations "));
+    let table: Vec<_> = table.collect();
+    assert!(table.len() > 3, "{stderr}");
+    for line in table {
+        assert!(line.chars().count() < 80, "{stderr}");
+    }
 }
 
 #[test]

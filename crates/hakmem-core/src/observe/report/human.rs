@@ -3,10 +3,10 @@
 use super::figures::Figures;
 use super::out::Text;
 use super::usage::Usage;
-use crate::observe::stats::{self, Dear, Stats};
+use crate::observe::stats::{self, Class, Dear, Stats};
 use core::fmt::{self, Display, Write};
 
-/// A number of bytes, shown in B, KiB, MiB or GiB with one decimal.
+/// A number of bytes, shown in B, KiB, MiB, GiB or TiB with one decimal.
 struct Bytes(u64);
 
 impl Display for Bytes {
@@ -19,11 +19,28 @@ impl Display for Bytes {
             }
             0x400..0x10_0000 => (10, "KiB"),
             0x10_0000..0x4000_0000 => (20, "MiB"),
-            _ => (30, "GiB"),
+            0x4000_0000..0x100_0000_0000 => (30, "GiB"),
+            _ => (40, "TiB"),
         };
         let (whole, rest) = (self.0 >> shift, (self.0 >> (shift - 10)) & 1023);
         let mut text = Text::<32>::new();
         write!(text, "{whole}.{} {unit}", rest * 10 / 1024)?;
+        f.pad(text.as_str())
+    }
+}
+
+/// A count in at most 11 characters: all digits, or thousands (k), or millions (M).
+struct Count(u64);
+
+impl Display for Count {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (step, unit) = match self.0 {
+            0..100_000_000_000 => return self.0.fmt(f),
+            100_000_000_000..10_000_000_000_000 => (1000, "k"),
+            _ => (1_000_000, "M"),
+        };
+        let mut text = Text::<32>::new();
+        write!(text, "{}{unit}", self.0 / step)?;
         f.pad(text.as_str())
     }
 }
@@ -178,23 +195,59 @@ fn classes(out: &mut impl Write, figures: &Figures) -> fmt::Result {
     let Some(least) = least else { return Ok(()) };
     writeln!(
         out,
-        "hakmem: {:>7} {:>12} {:>12} {:>7} {:>7} {:>10} {:>10} {:>6}",
+        "hakmem: {:>5} {:>11} {:>11} {:>6} {:>5} {:>10} {:>10} {:>6}",
         "class", "allocations", "frees", "remote", "hits", "live", "in pages", "unused"
     )?;
     for c in figures.snapshot.classes().filter(|c| c.allocations >= least) {
-        let percent = |part: u64, whole: u64| part * 100 / whole.max(1);
-        writeln!(
-            out,
-            "hakmem: {:>7} {:>12} {:>12} {:>5} % {:>5} % {:>10} {:>10} {:>4} %",
-            c.size,
-            c.allocations,
-            c.frees,
-            percent(c.remote_frees, c.frees),
-            percent(c.list_hits(), c.allocations),
-            Bytes(c.live_bytes),
-            Bytes(c.page_bytes),
-            percent(c.unused_bytes(), c.page_bytes)
-        )?;
+        class(out, &c)?;
     }
     Ok(())
+}
+
+/// Writes the line of a class, in 79 columns.
+fn class(out: &mut impl Write, c: &Class) -> fmt::Result {
+    let percent = |part: u64, whole: u64| part * 100 / whole.max(1);
+    writeln!(
+        out,
+        "hakmem: {:>5} {:>11} {:>11} {:>4} % {:>3} % {:>10} {:>10} {:>4} %",
+        c.size,
+        Count(c.allocations),
+        Count(c.frees),
+        percent(c.remote_frees, c.frees),
+        percent(c.list_hits(), c.allocations),
+        Bytes(c.live_bytes),
+        Bytes(c.page_bytes),
+        percent(c.unused_bytes(), c.page_bytes)
+    )
+}
+
+#[cfg(all(test, not(any(loom, miri, shuttle))))]
+mod tests {
+    use super::*;
+
+    fn line(c: &Class) -> Text<128> {
+        let mut text = Text::new();
+        class(&mut text, c).unwrap();
+        text
+    }
+
+    #[test]
+    fn a_line_of_a_class_fits_80_columns() {
+        let most = Class {
+            size: 1 << 16,
+            allocations: 99_999_999_999,
+            frees: 99_999_999_998,
+            remote_frees: 99_999_999_998,
+            live_bytes: (1 << 40) - 1,
+            page_bytes: (1 << 40) - 1,
+            ..Class::default()
+        };
+        let longer = Class { allocations: 1 << 53, frees: 1 << 53, remote_frees: 1 << 53, ..most };
+        for (class, allocations) in [(&most, " 99999999999 "), (&longer, " 9007199254M ")] {
+            let line = line(class);
+            assert!(line.as_str().contains(allocations), "{}", line.as_str());
+            assert!(line.as_str().contains(" 1023.9 GiB 1023.9 GiB "), "{}", line.as_str());
+            assert_eq!(line.as_str().chars().count(), 79 + 1, "{}", line.as_str());
+        }
+    }
 }
