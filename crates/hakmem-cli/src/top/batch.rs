@@ -77,6 +77,7 @@ fn broken(text: &str, width: usize) -> String {
 pub fn title(reading: &Reading, rates: Option<&Rates>) -> String {
     let (m, u) = (&reading.moment, &reading.usage);
     let threads = match u.threads {
+        0 => "threads not known".to_owned(),
         1 => "1 thread".to_owned(),
         n => format!("{n} threads"),
     };

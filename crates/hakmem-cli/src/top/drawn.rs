@@ -393,3 +393,27 @@ fn curves_say_what_they_show_and_keys_are_explained() {
         assert!(words.contains(&"processor") || size.0 < 30, "{last}");
     }
 }
+
+/// What the system does not say is no number: not the memory, nor the limit.
+#[test]
+fn what_is_not_known_is_a_dash() {
+    let mut unknown = reading(1000, 0);
+    (unknown.moment.resident_bytes, unknown.usage.resident_bytes) = (0, 0);
+    unknown.moment.refused = 3;
+    let mut history = History::default();
+    history.add(unknown, Instant::now());
+    let panels = screen(&history, &mut State::new(1.0), (120, 40)).join("\n");
+    for part in [
+        "resident            -  ",
+        "process             -  ",
+        "hard limit          -, 3 refused",
+        "resident: - ",
+    ] {
+        assert!(panels.contains(part), "{part} in\n{panels}");
+    }
+    assert!(!panels.contains(" 0 B"), "{panels}");
+    let short = screen(&history, &mut State::new(1.0), (60, 15)).join("\n");
+    for part in ["resident -  ", "process -  "] {
+        assert!(short.contains(part), "{part} in\n{short}");
+    }
+}

@@ -6,6 +6,7 @@ use super::rates::History;
 use super::short::{bytes, count, rate, time};
 use super::tables::ACTIVITY;
 use crate::columns::{Table, first_that_fits, flow};
+use crate::stat::figures::Moment;
 use crate::view::Reading;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -83,14 +84,30 @@ fn activity(frame: &mut Frame, area: Rect, reading: &Reading, history: &History)
 const NAME: usize = 12;
 const NUMBER: usize = 9;
 
-/// A part of `whole`, as a bar with its name and size.
-fn bar<'a>(name: &str, part: u64, whole: u64, width: u16, colour: Color) -> Line<'a> {
+/// A size, or what stands for one that is not known.
+fn size(bytes_of: Option<u64>) -> String {
+    bytes_of.map_or("-".into(), bytes)
+}
+
+/// What is resident of hakmem's memory. Where blocks are live, something is.
+fn in_arenas(m: &Moment) -> Option<u64> {
+    (m.resident_bytes > 0 || m.live_bytes == 0).then_some(m.resident_bytes)
+}
+
+/// What is resident of the process. Nothing is of none that runs.
+fn in_process(reading: &Reading) -> Option<u64> {
+    let bytes = reading.usage.resident_bytes;
+    (bytes > 0).then_some(bytes)
+}
+
+/// A part of `whole`, as a bar with its name and size; of one that is not known the bar is empty.
+fn bar<'a>(name: &str, part: Option<u64>, whole: u64, width: u16, colour: Color) -> Line<'a> {
     let room = usize::from(width).saturating_sub(NAME + NUMBER + 2) as u64;
-    let filled = u128::from(part) * u128::from(room);
+    let filled = u128::from(part.unwrap_or(0)) * u128::from(room);
     let filled = filled.checked_div(whole.into()).unwrap_or(0);
     let filled = filled.min(room.into()) as u64;
     Line::from(vec![
-        Span::raw(format!("{name:<NAME$}{:>NUMBER$}  ", bytes(part))),
+        Span::raw(format!("{name:<NAME$}{:>NUMBER$}  ", size(part))),
         Span::styled("█".repeat(filled as usize), Style::new().fg(colour)),
         Span::styled("·".repeat((room - filled) as usize), Modifier::DIM),
     ])
@@ -116,15 +133,15 @@ fn memory(frame: &mut Frame, area: Rect, reading: &Reading, history: &History) {
     let whole = m.committed_bytes.max(reading.usage.resident_bytes);
     let line = |name, part, colour| bar(name, part, whole, inner.width, colour);
     let mut text = vec![
-        line("live", m.live_bytes, Color::Green),
-        line("resident", m.resident_bytes, Color::Cyan),
-        line("process", reading.usage.resident_bytes, Color::Blue),
-        line("committed", m.committed_bytes, Color::DarkGray),
-        line("free, kept", m.dirty_bytes, Color::Yellow),
-        line("huge pages", m.thp_bytes, Color::Magenta),
+        line("live", Some(m.live_bytes), Color::Green),
+        line("resident", in_arenas(m), Color::Cyan),
+        line("process", in_process(reading), Color::Blue),
+        line("committed", Some(m.committed_bytes), Color::DarkGray),
+        line("free, kept", Some(m.dirty_bytes), Color::Yellow),
+        line("huge pages", Some(m.thp_bytes), Color::Magenta),
         line(
             "peak at most",
-            m.peak_live_bytes_upper_bound,
+            Some(m.peak_live_bytes_upper_bound),
             Color::DarkGray,
         ),
         Line::from(format!(
@@ -138,7 +155,7 @@ fn memory(frame: &mut Frame, area: Rect, reading: &Reading, history: &History) {
         let said = Line::from(format!(
             "{:<NAME$}{:>NUMBER$}, {} refused",
             "hard limit",
-            bytes(m.hard_limit_bytes),
+            size((m.hard_limit_bytes > 0).then_some(m.hard_limit_bytes)),
             count(m.refused)
         ));
         text.insert(4, said);
@@ -148,7 +165,10 @@ fn memory(frame: &mut Frame, area: Rect, reading: &Reading, history: &History) {
         ("live", "live", &history.live, Color::Green, 0),
         ("resident", "res.", &history.resident, Color::Cyan, half + 2),
     ] {
-        let range = range(points, half, bytes);
+        let range = match (name, in_arenas(m)) {
+            ("resident", None) => size(None),
+            _ => range(points, half, bytes),
+        };
         let texts = [format!("{name}: {range}"), format!("{short} {range}")];
         let label = first_that_fits(&texts, half.into());
         let part = |area: Rect| Rect {
@@ -167,9 +187,9 @@ pub fn lines(reading: &Reading, history: &History, width: usize, most: usize) ->
     let totals = batch::totals(reading, rates);
     let mut items = vec![
         format!("live {}", bytes(m.live_bytes)),
-        format!("resident {}", bytes(m.resident_bytes)),
+        format!("resident {}", size(in_arenas(m))),
         format!("allocs/s {}", rate(rates.map(|r| r.allocations))),
-        format!("process {}", bytes(reading.usage.resident_bytes)),
+        format!("process {}", size(in_process(reading))),
         format!("free, kept {}", bytes(m.dirty_bytes)),
         format!("peak at most {}", bytes(m.peak_live_bytes_upper_bound)),
     ];
