@@ -266,6 +266,7 @@ fn locked_in(scavenger: &str) {
         assert!(lines[1]["allocations"].as_u64() > Some(640_000));
         for unknown in [
             "minor_faults",
+            "peak_resident_bytes",
             "peak_resident_kib",
             "resident_bytes",
             "cpu_nanos",

@@ -192,11 +192,12 @@ fn preloaded() {
 // The feature `serde`.
 
 /// What the report has besides: why it was written, and what the system says of the process.
-const OF_THE_REPORT: [&str; 8] = [
+const OF_THE_REPORT: [&str; 9] = [
     "schema",
     "event",
     "pid",
     "resident_bytes",
+    "peak_resident_bytes",
     "peak_resident_kib",
     "minor_faults",
     "major_faults",

@@ -51,6 +51,10 @@ fn json_on_stderr() {
         line["peak_resident_kib"].as_u64() > Some(100) && line["minor_faults"].as_u64() > Some(10),
         "{line}"
     );
+    assert_eq!(
+        line["peak_resident_bytes"].as_u64(),
+        line["peak_resident_kib"].as_u64().map(|kib| kib << 10)
+    );
     for call in line["syscalls"].as_array().expect("an array") {
         assert!(call["name"].is_string() && call["calls"].is_u64(), "{call}");
         assert!(

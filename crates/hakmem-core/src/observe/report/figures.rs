@@ -81,6 +81,7 @@ impl Figures {
         let (snapshot, u) = (&self.snapshot, &self.usage);
         all(form, snapshot.figures(&self.stats))?;
         form.figure("resident_bytes", self.resident_bytes)?;
+        form.figure("peak_resident_bytes", u.peak_resident_kib << 10)?;
         form.figure("peak_resident_kib", u.peak_resident_kib)?;
         form.figure("minor_faults", u.minor_faults)?;
         form.figure("major_faults", u.major_faults)?;

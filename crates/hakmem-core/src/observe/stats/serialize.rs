@@ -38,8 +38,9 @@ impl<F: Fn() -> I, I: Iterator<Item: Serialize>> Serialize for List<F> {
 }
 
 /// What the JSON report has of a snapshot, under the same names: all but `schema`, `event` and
-/// `pid`, and what the system says of the process (`resident_bytes`, `peak_resident_kib`,
-/// `minor_faults`, `major_faults`, `cpu_nanos`). Each heap has its `state`, too.
+/// `pid`, and what the system says of the process (`resident_bytes`, `peak_resident_bytes`,
+/// `peak_resident_kib`, `minor_faults`, `major_faults`, `cpu_nanos`). Each heap has its `state`,
+/// too.
 ///
 /// The feature `serde` has this. The totals are read at first, each item of a list when it is
 /// written: what a serializer allocates meanwhile may be in it.
