@@ -45,9 +45,9 @@ pub struct Options {
     #[arg(long, conflicts_with_all = ["pid", "command"])]
     file: Option<PathBuf>,
     /// Shows every size class, not only those with the most memory
-    #[arg(long)]
+    #[arg(long, conflicts_with = "json")]
     all: bool,
-    /// Prints JSON, an object on a line for each process
+    /// Prints JSON of every size class, an object on a line for each process
     #[arg(long)]
     json: bool,
     /// Reads the figures of a running process

@@ -90,8 +90,11 @@ pub fn judge(fault: &Fault) -> bool {
         return false;
     }
     if !is_silent() {
-        // The handler's stack may have little room.
+        // The handler's stack may have little room. No signal comes meanwhile: the system would
+        // take the alternate stack for unused, and start the signal's handler at its top.
+        let signals = os::block_signals();
         os::on_own_stack(|| report_fault(fault));
+        os::restore_signals(signals);
     }
     policy::ON_ERROR.get() != OnError::Abort as u32 && make_accessible(fault.address)
 }

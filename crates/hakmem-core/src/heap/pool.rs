@@ -103,7 +103,8 @@ fn push(heap: &SharedHeap) {
 }
 
 /// A heap that the calling thread, which is on `node`, has just adopted or made. No node: the
-/// thread has not asked.
+/// thread has not asked, and has made the heap. An adopter enters a slow path here, before it uses
+/// the heap: it waits for a purge that paused the heap for its last holder.
 #[inline]
 fn settled(heap: &Heap, node: Option<usize>) -> &Heap {
     heap.shared().note_number();

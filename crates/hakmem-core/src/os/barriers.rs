@@ -14,9 +14,9 @@
 //!    the same locks. So what the thread did before is seen by who asked, and what it does later
 //!    sees what the other thread wrote before it asked.
 //! 2. A thread in vfork lends its memory: the child may be in the middle of malloc in its place. So
-//!    a thread that is in a call which makes a process or a thread counts as one that runs.
-//! 3. The number is the thread's own in the namespace that /proc shows: `is_own_proc` asks. A number
-//!    that no thread of the process has gets no answer.
+//!    a thread that is in a call which makes a process or waits for one counts as one that runs.
+//! 3. The number is the thread's own in the namespace that /proc shows: `is_own_proc` asks. A
+//!    number that no thread of the process has gets no answer.
 
 use super::linux::{succeeded, syscall};
 use crate::base::sync::{Ordering::SeqCst, fence};
@@ -105,13 +105,14 @@ fn is_asleep(thread: u32) -> bool {
 /// thread that runs has the answer `running`.
 fn is_at_rest(answer: &[u8]) -> bool {
     #[cfg(target_arch = "x86_64")]
-    const LENDING: [libc::c_long; 4] =
-        [libc::SYS_clone, libc::SYS_clone3, libc::SYS_vfork, libc::SYS_fork];
+    const OLD: [libc::c_long; 2] = [libc::SYS_vfork, libc::SYS_fork];
     #[cfg(not(target_arch = "x86_64"))]
-    const LENDING: [libc::c_long; 2] = [libc::SYS_clone, libc::SYS_clone3];
+    const OLD: [libc::c_long; 0] = [];
+    const LENDING: [libc::c_long; 4] =
+        [libc::SYS_clone, libc::SYS_clone3, libc::SYS_wait4, libc::SYS_waitid];
     let call = answer.split(|&byte| byte == b' ').next();
     let call = call.and_then(|call| core::str::from_utf8(call).ok()?.parse().ok());
-    call.is_some_and(|call| !LENDING.contains(&call))
+    call.is_some_and(|call| !LENDING.contains(&call) && !OLD.contains(&call))
 }
 
 /// The name of a file of /proc.
@@ -153,7 +154,7 @@ mod tests {
         ] {
             assert_eq!(is_at_rest(answer.as_bytes()), is, "{answer}");
         }
-        for lends in [libc::SYS_clone, libc::SYS_clone3] {
+        for lends in [libc::SYS_clone, libc::SYS_clone3, libc::SYS_wait4, libc::SYS_waitid] {
             assert!(!is_at_rest(std::format!("{lends} 0x0 0x0\n").as_bytes()));
         }
     }

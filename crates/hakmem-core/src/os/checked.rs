@@ -39,6 +39,12 @@ pub fn libc_number() -> u32 {
     0
 }
 
+/// Runs `f` on the caller's stack: checkers know the stacks that they made.
+#[cfg(any(miri, shuttle))]
+pub fn on_own_stack(f: impl FnOnce()) {
+    f();
+}
+
 /// True if the process has one thread. Here it has several.
 pub fn is_single_threaded() -> bool {
     false

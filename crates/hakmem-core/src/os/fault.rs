@@ -100,9 +100,13 @@ extern "C" fn caught(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_
         *libc::__errno_location() = errno;
         (is_done, is_sent)
     };
-    if !is_done {
-        // SAFETY: they are the arguments of this handler.
-        unsafe { pass_on(signal, info, context, is_sent) };
+    // SAFETY: they are the arguments of this handler.
+    unsafe {
+        if !is_done {
+            pass_on(signal, info, context, is_sent);
+        }
+        #[cfg(not(miri))]
+        super::quietly::leave_blocked(context.cast());
     }
 }
 

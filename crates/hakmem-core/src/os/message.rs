@@ -53,7 +53,9 @@ pub fn report(what: fmt::Arguments<'_>) {
 pub fn detail(what: fmt::Arguments<'_>) {
     with_line(what, |line| {
         if copy(line) {
-        } else if is_ending() {
+            return;
+        }
+        if is_ending() {
             super::write_stderr(line);
         } else {
             super::write_line(line);
@@ -90,7 +92,7 @@ pub fn is_ending() -> bool {
     FATAL.load(Relaxed)
 }
 
-/// Writes one line to standard error, as [`report`], and ends the process by SIGABRT.
+/// Writes one line to standard error, whatever that is now, and ends the process by SIGABRT.
 #[cold]
 pub fn fatal(what: fmt::Arguments<'_>) -> ! {
     fatal_about(what, || ())

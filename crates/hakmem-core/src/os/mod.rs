@@ -153,6 +153,8 @@ pub use bare::{
     be_ordinary, in_borrowed_process, in_shared_memory, is_bare, is_single_threaded, is_thread,
     libc_number, numbers, process, spawn_bare,
 };
+#[cfg(any(miri, shuttle))]
+pub use checked::on_own_stack;
 #[cfg(all(feature = "reports", any(miri, sanitizer, shuttle)))]
 pub use checked::write_to;
 #[cfg(any(miri, sanitizer, shuttle))]

@@ -37,7 +37,8 @@ fn unmap(whole: usize) {
 }
 
 /// Runs `f` on a stack that is mapped for it and unmapped afterwards. If the system refuses, `f`
-/// runs on the caller's stack.
+/// runs on the caller's stack. If the caller may be on an alternate stack, it has blocked all
+/// signals: else the system takes that stack for unused, and starts a signal's handler at its top.
 pub fn on_own_stack<F: FnOnce()>(f: F) {
     let Some(stack) = map() else {
         return f();

@@ -4,11 +4,11 @@
 //! Rules
 //! 1. The kernel sends the signal of a failed write to the thread that writes. So the thread blocks
 //!    these signals, and drops what came. A signal that was pending before is the program's.
-//! 2. A filter for system calls may end the process for the question what is pending. Then a
-//!    signal that came stays, and stays blocked.
+//! 2. A filter for system calls may end the process for the question what is pending. So behind a
+//!    filter that the process made, a signal that came stays, and stays blocked.
 
 use super::SignalMask;
-use super::files::{block_too, drop_pending, pending_signals, takes_more, write_part};
+use super::files::{block_too, drop_pending, pending_signals, write_part};
 use super::linux::restore_signals;
 use crate::base::sync::Ordering::Relaxed;
 use crate::base::sync::plain::AtomicBool;
@@ -27,33 +27,38 @@ static LEFT_BLOCKED: AtomicBool = AtomicBool::new(false);
 
 /// Writes all of `bytes`, in one system call if the descriptor takes as much. The number of the
 /// error if not all was written.
+#[cfg(feature = "reports")]
 pub fn write_quietly(fd: c_int, bytes: &[u8]) -> Result<(), c_int> {
     if super::is_filtered() {
-        blocking_signals(|| write_rest(fd, bytes))
+        blocking_signals(|| write_rest(fd, bytes, |_| false))
     } else {
-        without_signals(|| write_rest(fd, bytes))
+        without_signals(|| write_rest(fd, bytes, super::files::takes_more))
     }
 }
 
-/// [`write_quietly`] by few kinds of system calls: where the process may have a filter, it makes
-/// those alone that glibc makes where a thread begins or the process aborts.
-pub fn write_by_few_calls(fd: c_int, bytes: &[u8]) -> Result<(), c_int> {
-    if super::is_careful() {
-        blocking_signals(|| write_rest(fd, bytes))
+/// A write that waits for nothing, and takes few kinds of system calls: a line may come
+/// from malloc in any process.
+pub fn write_now(fd: c_int, bytes: &[u8]) -> Result<(), c_int> {
+    let write = || write_rest(fd, bytes, |_| false);
+    if super::is_filtered() {
+        blocking_signals(write)
+    } else if super::is_careful() {
+        dropping_signals(write)
     } else {
-        write_quietly(fd, bytes)
+        without_signals(write)
     }
 }
 
-fn write_rest(fd: c_int, mut rest: &[u8]) -> Result<(), c_int> {
+/// Writes what `rest` has. If the descriptor takes nothing now, `waits` says whether it does later.
+fn write_rest(fd: c_int, mut rest: &[u8], waits: impl Fn(c_int) -> bool) -> Result<(), c_int> {
     while !rest.is_empty() {
         match write_part(fd, rest) {
             Ok(0) => return Err(libc::EIO),
             Ok(n) => rest = &rest[n..],
             Err(libc::EINTR) => {}
-            // A write that does not wait by itself is to a pipe or a terminal that was opened so.
-            // Its reader may have stopped.
-            Err(libc::EAGAIN) if !super::is_filtered() && takes_more(fd) => {}
+            // A write that does not wait by itself is to a pipe or a terminal that `sink` opened
+            // so. Its reader may have stopped.
+            Err(libc::EAGAIN) if waits(fd) => {}
             Err(number) => return Err(number),
         }
     }
@@ -69,6 +74,17 @@ fn without_signals<R>(f: impl FnOnce() -> R) -> R {
     drop_pending(ours);
     restore_signals(before);
     result
+}
+
+/// As [`without_signals`], but it drops also what was pending before, and only if `f` fails.
+fn dropping_signals<E>(f: impl FnOnce() -> Result<(), E>) -> Result<(), E> {
+    let before = block_too(mask());
+    let done = f();
+    if done.is_err() {
+        drop_pending(mask());
+    }
+    restore_signals(before);
+    done
 }
 
 /// As [`without_signals`], but if `f` fails, the signals stay blocked (rule 2).
@@ -88,7 +104,6 @@ fn blocking_signals<E>(f: impl FnOnce() -> Result<(), E>) -> Result<(), E> {
 ///
 /// # Safety
 /// `context` is the third argument of the signal handler, which has not returned.
-#[cfg(feature = "reports")]
 pub unsafe fn leave_blocked(context: *mut libc::ucontext_t) {
     if LEFT_BLOCKED.load(Relaxed) {
         for signal in SIGNALS {

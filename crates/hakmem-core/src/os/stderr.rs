@@ -7,14 +7,14 @@
 //! error that ends the process is written in any case.
 
 use super::linux::syscall;
-use super::quietly::write_by_few_calls;
+use super::quietly::write_now;
 use crate::base::sync::Ordering::{Acquire, Relaxed, Release};
 use crate::base::sync::plain::{AtomicBool, AtomicU64};
 use core::mem::MaybeUninit;
 
 const STDERR: usize = 2;
 
-/// Which file it was: its device and its number there. 0 and 0: it was closed, or nobody has looked.
+/// Which file it was: its device, and its number there. 0 and 0: it was closed.
 static FILE: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 static IS_NOTED: AtomicBool = AtomicBool::new(false);
 
@@ -31,11 +31,12 @@ pub fn note_stderr() {
     IS_NOTED.store(true, Release);
 }
 
-/// Writes a line, if standard error is the program's still. Changes neither errno nor, if the write
-/// fails, anything else.
+/// Writes a line, if standard error is the program's still. Leaves errno alone. If the descriptor
+/// takes no more now, the rest of the line is lost. In a process that made a filter for its system
+/// calls, a write that fails leaves signals blocked (`quietly` rule 2).
 pub fn write_line(line: &[u8]) {
     if is_ours() {
-        let _ = write_by_few_calls(STDERR as core::ffi::c_int, line);
+        let _ = write_now(STDERR as core::ffi::c_int, line);
     }
 }
 
@@ -63,5 +64,6 @@ fn file() -> Option<libc::stat> {
 /// False where a filter may end the process for the question.
 fn is_appended_to() -> bool {
     let flags = |fd| syscall(libc::SYS_fcntl, [fd, libc::F_GETFL as usize, 0, 0, 0, 0]);
-    !super::is_careful() && flags(STDERR) & libc::O_APPEND as isize != 0
+    !super::is_careful()
+        && usize::try_from(flags(STDERR)).is_ok_and(|flags| flags & libc::O_APPEND as usize != 0)
 }

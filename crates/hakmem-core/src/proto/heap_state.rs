@@ -26,7 +26,6 @@
 //!    `give_up`, or the one whose `let_go` returned [`Tidied::Popped`]. A fork between the two
 //!    steps loses the heap to the child: there it is in no pool. A new heap is LIVE before other
 //!    threads can find it.
-//!
 //! 4. Who becomes the holder tells the purge so before it uses the heap (`pause` rule 4). The
 //!    adopter tells it by the number of its thread, and others by the state.
 //!
@@ -150,8 +149,10 @@ impl HeapState {
     /// Holds the heap as its tidier, if it is idle, until `let_go`.
     fn hold(&self, me: u32) -> bool {
         let held = self.0.compare_exchange(IDLE, TIDY | me, Ordering::Acquire, Ordering::Relaxed);
-        // It was told by the exchange.
-        changes_hands(|| ());
+        if held.is_ok() {
+            // The exchange told it.
+            changes_hands(|| ());
+        }
         held.is_ok()
     }
 

@@ -43,7 +43,8 @@
 //! 6. A heavy barrier may reach the one thread alone whose number the heap had before the pause
 //!    (`os::HeavyBarriers`). Behind it the purge asks whether that thread is the holder still. If
 //!    another one became the holder meanwhile, it has told so, or it sees the pause (`pause` rule
-//!    4). While the heap is paused it keeps its holder: to give it up is a slow path.
+//!    4). The holder may give a paused heap up. The next one waits: before it takes or frees a
+//!    block it enters a slow path (`Heap::settle`, `Heap::collect`).
 
 use crate::backend::arena::{self, SEGMENT};
 use crate::backend::check;
@@ -51,7 +52,8 @@ use crate::backend::page::{self, Block, FIRST_LISTED, Kind, Meta, PageState};
 use crate::backend::remote_batch::RemoteBatch;
 use crate::backend::segment;
 use crate::base::size_class::CLASSES;
-use crate::base::sync::Ordering::Relaxed;
+use crate::base::sync::Ordering::{Acquire, Relaxed};
+use crate::base::sync::fence;
 use crate::base::sync::plain::{AtomicU32, AtomicU64, AtomicUsize};
 use crate::heap::Heap;
 use crate::heap::reclaim::whole::Gathered;
@@ -102,7 +104,7 @@ pub struct Seen {
     work: AtomicU64,
     /// When a pass first saw this, or last looked, in coarse milliseconds.
     at: AtomicU32,
-    /// How often passes have looked since `work` changed, and given up what was unused.
+    /// How often passes have looked since `work` changed.
     looks: AtomicU32,
 }
 
@@ -136,7 +138,8 @@ pub fn give_up_all(
         }
         let seen = heap.seen();
         let is_due = seen.is_due(heap, now, decay, pauses);
-        // What is due and cannot be looked at, as behind a filter, is not expected later either.
+        // What is due and cannot be looked at, as behind a filter that the process made, is not
+        // expected later either.
         let mut comes = !is_due;
         if is_due
             && pauses != Pauses::No
@@ -150,11 +153,11 @@ pub fn give_up_all(
                 // What was given up counts as work too.
                 seen.work.store(heap.shared().work(), Relaxed);
             };
-            if while_paused(heap, barriers, give_up) {
-                seen.at.store(now, Relaxed);
-                seen.looks.store(seen.looks.load(Relaxed).saturating_add(1), Relaxed);
-                comes = true;
-            }
+            while_paused(heap, barriers, give_up);
+            // One that could not be paused may be later.
+            seen.at.store(now, Relaxed);
+            seen.looks.store(seen.looks.load(Relaxed).saturating_add(1), Relaxed);
+            comes = true;
         }
         if comes && seen.looks.load(Relaxed) < EXPECTED_LOOKS {
             ahead += heap.counts().page_bytes();
@@ -183,25 +186,27 @@ impl Seen {
     }
 }
 
-/// Runs `f` while the holder of a heap stays out of its slow paths. False: it is in one, or cannot
+/// Runs `f` while the holder of a heap stays out of its slow paths. Not if it is in one, or cannot
 /// be kept out.
 fn while_paused(
     heap: &'static SharedHeap,
     barriers: &HeavyBarriers,
     f: impl FnOnce(&'static Heap, &dyn Fn() -> bool),
-) -> bool {
+) {
     let holder = heap.number();
     let is_live = || matches!(heap.state().with(), With::Thread(_));
     heap.pause().stop();
     let barrier = || barriers.pass(holder);
-    let is_paused = barrier() && is_live() && heap.number() == holder && heap.pause().is_out();
+    let is_same = barrier() && is_live() && heap.number() == holder;
+    // A heap that had other holders meanwhile is seen as the last of them left it.
+    fence(Acquire);
+    let is_paused = is_same && heap.pause().is_out();
     if is_paused {
         // SAFETY: the holder stays out of its slow paths until `resume` (rule 6). What is used of
         // the heap until then is what rule 1 names.
         f(unsafe { heap.holder() }, &barrier);
     }
     heap.pause().resume();
-    is_paused
 }
 
 /// Gives up what is unused in a paused heap.

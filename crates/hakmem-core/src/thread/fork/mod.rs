@@ -184,7 +184,9 @@ fn release_heaps(me: u32) {
             With::Thread(who) if who == me && is_own(heap) => keep(heap),
             // Its signal handler forked while this thread adopted the heap or put it back. A heap
             // with numbers is another one's below: a thread that ended had the same token.
-            With::Thread(who) if who == me && heap.thread().load(Relaxed) == 0 => {}
+            With::Thread(who) if who == me && heap.thread().load(Relaxed) == 0 => {
+                heap.note_number()
+            }
             // The handler interrupted this thread while it tidied the heap. It goes on when the
             // handler returns.
             With::Tidier(who) if who == me => {}
