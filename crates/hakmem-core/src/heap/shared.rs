@@ -27,7 +27,7 @@ use crate::base::sync::{AtomicPtr, AtomicU64, Ordering::Relaxed};
 use crate::large::huge::kept::Kept;
 use crate::os;
 use crate::proto::heap_state::HeapState;
-use crate::proto::pause::{Pause, changes_hands};
+use crate::proto::pause::{Pause, changed_hands};
 use core::ptr::from_ref;
 
 /// A heap that may be another thread's.
@@ -75,8 +75,9 @@ impl SharedHeap {
     /// may have a filter for system calls that hakmem does not know: nothing asks for it there.
     pub fn note_number(&self) {
         if os::sees_filters() {
-            // Relaxed: `changes_hands` says what it is ordered with.
-            changes_hands(|| self.0.number.store(os::libc_number(), Relaxed));
+            // Relaxed: `changed_hands` orders it.
+            self.0.number.store(os::libc_number(), Relaxed);
+            changed_hands();
         }
     }
 

@@ -36,17 +36,11 @@ pub fn write_quietly(fd: c_int, bytes: &[u8]) -> Result<(), c_int> {
     }
 }
 
-/// A write that waits for nothing, and takes few kinds of system calls: a line may come
-/// from malloc in any process.
+/// As `write_quietly`, but it waits for nothing, and makes fewer kinds of system calls where the
+/// process may have a filter: a line may come from malloc in any process.
 pub fn write_now(fd: c_int, bytes: &[u8]) -> Result<(), c_int> {
     let write = || write_rest(fd, bytes, |_| false);
-    if super::is_filtered() {
-        blocking_signals(write)
-    } else if super::is_careful() {
-        dropping_signals(write)
-    } else {
-        without_signals(write)
-    }
+    if super::is_careful() { blocking_signals(write) } else { without_signals(write) }
 }
 
 /// Writes what `rest` has. If the descriptor takes nothing now, `waits` says whether it does later.
@@ -76,26 +70,20 @@ fn without_signals<R>(f: impl FnOnce() -> R) -> R {
     result
 }
 
-/// As [`without_signals`], but it drops also what was pending before, and only if `f` fails.
-fn dropping_signals<E>(f: impl FnOnce() -> Result<(), E>) -> Result<(), E> {
+/// As [`without_signals`], in a process that may have a filter: it does not ask what was pending
+/// before. If `f` fails, that is dropped too, or behind a filter that the process made all stays
+/// (rule 2).
+fn blocking_signals<E>(f: impl FnOnce() -> Result<(), E>) -> Result<(), E> {
     let before = block_too(mask());
     let done = f();
+    if done.is_err() && super::is_filtered() {
+        LEFT_BLOCKED.store(true, Relaxed);
+        return done;
+    }
     if done.is_err() {
         drop_pending(mask());
     }
     restore_signals(before);
-    done
-}
-
-/// As [`without_signals`], but if `f` fails, the signals stay blocked (rule 2).
-fn blocking_signals<E>(f: impl FnOnce() -> Result<(), E>) -> Result<(), E> {
-    let before = block_too(mask());
-    let done = f();
-    if done.is_ok() {
-        restore_signals(before);
-    } else {
-        LEFT_BLOCKED.store(true, Relaxed);
-    }
     done
 }
 

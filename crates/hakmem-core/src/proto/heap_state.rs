@@ -31,7 +31,7 @@
 //!
 //! Model: `tests/loom/heap_state.rs`.
 
-use super::pause::changes_hands;
+use super::pause::changed_hands;
 use crate::base::sync::{AtomicU32, Ordering, const_new, load_or_cas};
 
 /// No thread holds the heap. It is in the pool, or a thread is putting it there or has just popped
@@ -141,7 +141,7 @@ impl HeapState {
         if seized.is_err() {
             return Tidied::No;
         }
-        changes_hands(|| ());
+        changed_hands();
         f();
         self.let_go(me)
     }
@@ -150,8 +150,7 @@ impl HeapState {
     fn hold(&self, me: u32) -> bool {
         let held = self.0.compare_exchange(IDLE, TIDY | me, Ordering::Acquire, Ordering::Relaxed);
         if held.is_ok() {
-            // The exchange told it.
-            changes_hands(|| ());
+            changed_hands();
         }
         held.is_ok()
     }

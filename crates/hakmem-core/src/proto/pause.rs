@@ -17,8 +17,8 @@
 //!    leaves a heap alone whose holder is inside.
 //! 3. One thread at a time pauses heaps: the one that makes a pass of the purge.
 //! 4. A heavy barrier may reach the holder alone that the purge knows of. So who becomes the holder
-//!    says so first, by [`changes_hands`]. The purge asks behind its barrier whether the holder is
-//!    the one that it knew. If it is not told of a new one, that one sees `stop`.
+//!    says so first, and calls [`changed_hands`]. The purge asks behind its barrier whether the
+//!    holder is the one that it knew. If it is not told of a new one, that one sees `stop`.
 //!
 //! Model: `tests/loom/pause.rs`. There both barriers are fences: loom has no system call that
 //! reaches other threads.
@@ -26,10 +26,9 @@
 use crate::base::sync::{AtomicU32, Ordering, const_new, fence, light_fence};
 use crate::os;
 
-/// Tells that a heap has a new holder: `tell` stores that. The holder does so before it enters a
-/// slow path for the first time (rule 4).
-pub fn changes_hands(tell: impl FnOnce()) {
-    tell();
+/// A heap has a new holder, who has just stored that. The holder calls this before it enters a slow
+/// path for the first time (rule 4).
+pub fn changed_hands() {
     // Orders the store before the load in `try_enter`. The purge has a full barrier between its
     // store of `stop` and its question.
     fence(Ordering::SeqCst);

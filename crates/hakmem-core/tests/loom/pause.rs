@@ -1,6 +1,6 @@
 use crate::base::sync::{Ordering, fence};
 use crate::check;
-use crate::proto::pause::{Pause, changes_hands};
+use crate::proto::pause::{Pause, changed_hands};
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::sync::atomic::AtomicU32;
@@ -89,7 +89,8 @@ fn a_purge_that_knows_the_last_holder_leaves_the_heap_to_the_new_one() {
                     heap.stop.store(0, Ordering::Release);
                 })
             };
-            changes_hands(|| heap.holder.store(NEW, Ordering::Relaxed));
+            heap.holder.store(NEW, Ordering::Relaxed);
+            changed_hands();
             for _ in 0..2 {
                 heap.inside.store(1, Ordering::Relaxed);
                 if heap.stop.load(Ordering::Acquire) == 0 {
