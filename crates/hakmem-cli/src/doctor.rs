@@ -27,8 +27,9 @@ use std::process::exit;
 
 pub const AFTER_HELP: &str = "\
 Each finding has a verdict: \"ok\" works as anywhere, \"note\" is worth knowing, and with \
-\"problem\" hakmem does not serve the program, or the program is near a limit. Problems come first, \
-then notes. It is a problem, too, if process PID may not be read: then nothing tells whether hakmem serves it. hakmem looks at \
+\"problem\" hakmem does not serve the program, or the program is near a limit. \
+Problems come first, then notes. It is a problem, too, if process PID may not be read: then \
+nothing tells whether hakmem serves it. hakmem looks at \
 PROG and does not run it. It runs itself once, on the library. It obeys NO_COLOR.
 Exit status: 0, or
   1    there is a problem, no process PID, or no /proc to see it in

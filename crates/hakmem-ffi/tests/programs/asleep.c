@@ -1,9 +1,9 @@
 /* Threads that sleep.
  *
- * asleep idle     32 threads each allocate and free 8 MB of mixed sizes, and sleep. Ends when less than an
- *                 eighth of that is resident, or after half a minute with status 1.
+ * asleep idle     32 threads each allocate and free 8 MB of mixed sizes, and sleep. Ends when less
+ *                 than an eighth of that is resident, or after half a minute with status 1.
  * asleep forked   the first thread of a child of fork does so, with 64 MB
- * asleep at_work  threads allocate, write, check and free blocks, also each other's, and sleep between */
+ * asleep at_work  threads allocate, write, check and free blocks, also each other's, and sleep */
 #define _GNU_SOURCE
 #include "must.h"
 #include "resident.h"
@@ -30,7 +30,9 @@ static uint32_t next(uint32_t *state) {
     return *state ^= *state << 5;
 }
 
-static size_t any_size(uint32_t *state) { return 16 + next(state) % (next(state) % 8 ? 1000 : 32000); }
+static size_t any_size(uint32_t *state) {
+    return 16 + next(state) % (next(state) % 8 ? 1000 : 32000);
+}
 
 /* Allocates and frees so many bytes, and sleeps for ever. */
 static void *idle(void *bytes) {
