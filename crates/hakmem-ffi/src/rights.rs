@@ -5,7 +5,8 @@
 //! each of these functions ends the scavenger before the call. Later the program's threads may
 //! start another one, which has their rights. A process that makes a filter for system calls gets
 //! no scavenger afterwards; the files that its reports need are opened before the filter. In every
-//! other respect these functions behave as the C library's.
+//! other respect these functions behave as the C library's. `syscall` also ends the scavenger where
+//! the program ends a thread by it: the last thread gives the process its exit status.
 //!
 //! 1. A `NEXT` is 0 or the address of the next function of that name and type in link order. Any
 //!    thread may store it, and all store the same value: relaxed. The first call finds it, which
@@ -24,7 +25,7 @@
 use crate::errno;
 use core::ffi::{CStr, c_char, c_int, c_long, c_ulong, c_void};
 use core::mem::transmute;
-use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use hakmem_core::c;
 use hakmem_core::report::life;
 use libc::{gid_t, size_t, uid_t};
@@ -80,12 +81,22 @@ fn held<R>(call: impl FnOnce() -> R) -> R {
     result
 }
 
+/// True if a child of vfork has made a filter. Its parent finds this, too.
+static IN_CHILD: AtomicBool = AtomicBool::new(false);
+
 /// Makes a call that makes a filter for system calls. `is_made` says by its result whether it did.
 fn filtering(call: impl FnOnce() -> c_long, is_made: impl FnOnce(c_long) -> bool) -> c_long {
     // A second filter changes nothing here, and one in a child of vfork is not this process's (rule
     // 4).
-    if c::is_filtered() || c::in_shared_memory() {
+    if c::is_filtered() {
         return call();
+    }
+    if c::in_shared_memory() {
+        let result = call();
+        if is_made(result) {
+            IN_CHILD.store(true, Relaxed);
+        }
+        return result;
     }
     held(|| {
         errno::preserved(life::keep_files);
@@ -131,6 +142,13 @@ extern "C" fn watched_syscall(
     // system call asks.
     let call = || unsafe { call(number, a, b, c, d, e, f) };
     match number {
+        libc::SYS_exit => {
+            // A child of vfork has no scavenger of its own. If it made a filter, it asks nothing.
+            if c::has_scavenger() && !IN_CHILD.load(Relaxed) && !c::in_shared_memory() {
+                c::end_scavenger();
+            }
+            call()
+        }
         // The operations that make a filter, SECCOMP_SET_MODE_STRICT and SECCOMP_SET_MODE_FILTER.
         libc::SYS_seccomp if a <= 1 => filtering(call, |result| {
             // A thread that has another filter: the call names it, and has made none.

@@ -157,6 +157,11 @@ fn a_fork_leaves_a_program_of_one_thread_with_one() {
 }
 
 #[test]
+fn a_program_that_ends_its_last_thread_has_its_status() {
+    beside_the_scavenger("the_last_thread_has_the_status");
+}
+
+#[test]
 fn there_is_no_scavenger_behind_a_filter() {
     beside_the_scavenger("filter_of_another");
 }

@@ -35,9 +35,8 @@ use crate::proto::lock::{Guard, Lock};
 use crate::{heap, os, policy, profile};
 
 pub use limit::keep as keep_limit;
-#[cfg(shuttle)]
 pub use scavenger::is_alive as is_scavenged;
-pub use scavenger::{announce_rights, forbid, hold, release, stop};
+pub use scavenger::{announce_rights, end as end_scavenger, forbid, hold, release, stop};
 
 /// Held during a pass.
 #[unsafe(link_section = ".data.hakmem")]

@@ -10,7 +10,12 @@ const MIDDLE: c_long = libc::SYS_setregid;
 const HIGH: c_long = libc::SYS_setns;
 const LOW_NUMBERS: u64 = bits(
     LOW,
-    &[libc::SYS_chroot, libc::SYS_capset, libc::SYS_unshare],
+    &[
+        libc::SYS_chroot,
+        libc::SYS_capset,
+        libc::SYS_unshare,
+        libc::SYS_exit,
+    ],
 );
 const MIDDLE_NUMBERS: u64 = bits(MIDDLE, IDENTITIES) | bits(MIDDLE, &[libc::SYS_prctl]);
 const HIGH_NUMBERS: u64 = bits(HIGH, &[libc::SYS_setns, libc::SYS_seccomp]);

@@ -4,7 +4,8 @@ use super::entries::entries;
 use super::{IDENTITIES, bits};
 use core::ffi::c_long;
 
-/// The numbers of the calls that change rights lie in two ranges: the first number of each.
+/// The numbers of the calls that change rights lie in two ranges: the first number of each. That of
+/// exit lies in neither.
 const LOW: c_long = libc::SYS_setuid;
 const HIGH: c_long = libc::SYS_unshare;
 const LOW_NUMBERS: u64 =
@@ -33,7 +34,10 @@ entries! {
     syscall(
         low = const LOW, low_numbers = const LOW_NUMBERS,
         high = const HIGH, high_numbers = const HIGH_NUMBERS,
+        exit = const libc::SYS_exit,
     ) {
+        "cmp rdi, {exit}",
+        "je {watched}",
         "lea rax, [rdi - {low}]",
         "cmp rax, 63",
         "ja 2f",

@@ -370,6 +370,31 @@ static void filter_of_another(void) {
     CHECK(count_in_stat() == 1);
 }
 
+/* A process has the exit status of its last thread. */
+static void the_last_thread_has_the_status(void) {
+    for (int status = 40; status < 50; status++) {
+        pid_t child = fork();
+        int how;
+        if (child == 0) {
+            free_much();
+            CHECK(!getenv("LD_PRELOAD") || count_in_stat() == 2);
+            syscall(SYS_exit, status);
+        }
+        CHECK(waitpid(child, &how, 0) == child);
+        CHECK(WIFEXITED(how) && WEXITSTATUS(how) == status);
+    }
+    /* A child of vfork that may make no call but exit, beside its parent's scavenger. */
+    free_much();
+    pid_t child = vfork();
+    int how;
+    if (child == 0) {
+        prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT);
+        syscall(SYS_exit, 7);
+    }
+    CHECK(waitpid(child, &how, 0) == child);
+    CHECK(WIFEXITED(how) && WEXITSTATUS(how) == 7);
+}
+
 int main(int argc, char **argv) {
     static const struct {
         const char *name;
@@ -387,6 +412,7 @@ int main(int argc, char **argv) {
         {"capabilities_are_equal", capabilities_are_equal},
         {"namespaces_change", namespaces_change},
         {"fork_leaves_one_thread", fork_leaves_one_thread},
+        {"the_last_thread_has_the_status", the_last_thread_has_the_status},
         {"filter_of_another", filter_of_another},
         {"filtered_and_idle", filtered_and_idle},
         {"is_confined", is_confined},

@@ -391,6 +391,18 @@ pub fn release_scavenger() {
     purge::release();
 }
 
+/// True if the scavenger's thread exists. Asks the system nothing.
+pub fn has_scavenger() -> bool {
+    purge::is_scavenged()
+}
+
+/// Ends the scavenger's thread. The caller calls this before a system call by which a thread of the
+/// program ends: if it is the last one, the process then has its status. O(1), and the end of the
+/// thread.
+pub fn end_scavenger() {
+    purge::end_scavenger(thread::holds_a_lock());
+}
+
 /// Ends the scavenger's thread for good. The caller calls this before it forbids the process system
 /// calls.
 pub fn forbid_scavenger() {

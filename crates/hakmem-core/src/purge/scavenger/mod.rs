@@ -18,7 +18,8 @@
 //!    thread that forks gives back what is free (`purge::before_fork`).
 //! 4. To end one and make the next costs as much as hundreds of calls. So where several were ended
 //!    within a second, as by a file server that takes the rights of each client, the next one
-//!    comes after that second. Until then slow paths make the passes.
+//!    comes after that second, also where threads end by a system call ([`end`]). Until then slow
+//!    paths make the passes.
 //! 5. Where the system refuses the thread (`RLIMIT_NPROC`), and behind a filter, slow paths make
 //!    the passes. What was needed lately does not raise the budget then (`backend::lately`), so
 //!    that little is left when the program makes no more calls. After a refusal slow paths try
@@ -199,6 +200,14 @@ pub fn release() {
     }
 }
 
+/// Ends the scavenger, as [`hold`] does, because a thread of the program is about to end. If that
+/// is the last one, no scavenger may outlive it: the process ends with the status of the thread
+/// that ends last. Other threads may start the next scavenger.
+pub fn end(in_the_middle: bool) {
+    hold(in_the_middle);
+    let_come();
+}
+
 /// Ends the scavenger for good: a system call of the scavenger would end the process.
 pub fn forbid(in_the_middle: bool) {
     hold(in_the_middle);
@@ -225,7 +234,6 @@ pub fn stop(in_the_middle: bool) {
 }
 
 /// True while the scavenger's thread exists.
-#[cfg(shuttle)]
 pub fn is_alive() -> bool {
     WORKER.alive.load(Acquire) != 0
 }
