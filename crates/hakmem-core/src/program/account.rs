@@ -5,6 +5,7 @@
 //! 2. A request beyond the limit changes nothing but the count of refused ones (`program` rule 7).
 //! 3. Slots also count as live memory of the process. When the heap holds less than before,
 //!    `released` is set.
+//! 4. What was charged may still be refused, for want of memory. So the peak is noted afterwards.
 
 use super::{Locked, ProgramHeap, Way, registry};
 use crate::base::sync::Ordering::Relaxed;
@@ -60,10 +61,16 @@ impl Locked {
     #[inline]
     fn add_live(&self, way: Way, bytes: u64) {
         let (figures, of_way) = (&self.heap.figures, &self.pages(way).bytes);
-        let live = figures.live.get() + bytes;
-        figures.live.set(live);
-        figures.peak.set(figures.peak.get().max(live));
+        figures.live.set(figures.live.get() + bytes);
         of_way.set(of_way.get() + bytes);
+    }
+
+    /// Notes the most bytes that were live. To be called once there is a block for all that was
+    /// charged.
+    #[inline]
+    pub(super) fn note_peak(&self) {
+        let figures = &self.heap.figures;
+        figures.peak.set(figures.peak.get().max(figures.live.get()));
     }
 
     /// Counts `bytes` of a block as live no more.

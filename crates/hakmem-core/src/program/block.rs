@@ -39,8 +39,9 @@ impl Locked {
         let size = u64::from(SIZES[class]);
         self.charge_one(way, size).ok_or(Refusal::Limit)?;
         let made = self.take_block(way, class);
-        if made.is_err() {
-            self.uncharge(way, 1, size);
+        match made {
+            Ok(_) => self.note_peak(),
+            Err(_) => self.uncharge(way, 1, size),
         }
         made
     }
@@ -79,13 +80,11 @@ impl Locked {
     /// Takes up to `count` blocks of `class` for a scope, as many as the limit allows and as one
     /// list may have.
     pub(super) fn take_some(&self, class: usize, count: u64) -> Result<Taken, Refusal> {
-        let (size, figures) = (u64::from(SIZES[class]), &self.heap.figures);
-        let peak = figures.peak.get();
+        let size = u64::from(SIZES[class]);
         let count = self.charge(Way::Routed, count, size).ok_or(Refusal::Limit)?;
-        let (first, zero) = self.take_block(Way::Routed, class).inspect_err(|_| {
-            self.uncharge(Way::Routed, count, size);
-            figures.peak.set(peak);
-        })?;
+        let (first, zero) = self
+            .take_block(Way::Routed, class)
+            .inspect_err(|_| self.uncharge(Way::Routed, count, size))?;
         let (mut list, mut taken) = (core::ptr::null_mut::<Block>(), 1);
         while taken < count && self.goes_on(class, first) {
             let Ok((block, _)) = self.take_block(Way::Routed, class) else { break };
@@ -96,8 +95,7 @@ impl Locked {
             taken += 1;
         }
         self.uncharge(Way::Routed, count - taken, size);
-        // What was charged and not taken was never live.
-        figures.peak.set(peak.max(figures.live.get()));
+        self.note_peak();
         Ok(Taken { first, zero, list, taken, goes_on: self.goes_on(class, first) })
     }
 

@@ -59,8 +59,9 @@ impl ProgramHeap {
         // Before the place: the limit may change meanwhile.
         locked.charge(way, 1, size)?;
         let block = guard::alloc(request, SIZES[class] as usize, self.owner(way, SIZES[class]));
-        if block.is_none() {
-            locked.uncharge(way, 1, size);
+        match block {
+            Some(_) => locked.note_peak(),
+            None => locked.uncharge(way, 1, size),
         }
         block
     }

@@ -28,7 +28,7 @@
 //! 2. `remote_link` of a page or a block is set before a block of it is handed out, and stays until
 //!    the last one was freed. So who has a block reads it without the lock.
 //! 3. The lock comes before all other locks (`thread` rule 2), but the profile's: no thread waits
-//!    for one of the two while it holds the other (`profile::kept` rule 1). No purge runs under it:
+//!    for one of the two while it holds the other (`profile::kept` rule 1). No pass runs under it:
 //!    who releases memory sets `released`, and the front end calls `purge::tick` afterwards. The
 //!    purge itself, which has a lock of its own, only tries those of heaps (`end_unused`).
 //! 4. A signal handler may have interrupted its own thread under the lock. Then a request fails,

@@ -52,6 +52,25 @@ fn what_a_handler_freed_may_lie_anywhere() {
     assert!(unsafe { heap.delete() });
 }
 
+/// What is refused for want of memory was never live.
+#[test]
+fn a_request_that_fails_is_no_part_of_the_peak() {
+    in_child(|| {
+        let heap = registry::make("refused", None).expect("memory");
+        let p = heap.alloc(Way::Own, 2 << 20, 16, None).expect("memory").0;
+        let (_, head) = of(p.as_ptr()).expect("a block of a program heap");
+        crate::policy::HARD_LIMIT_MIB.set(64);
+        // SAFETY: the block is live, and nobody else uses it.
+        assert!(unsafe { heap.resize(head, 1 << 30, 16) }.is_none());
+        assert!(heap.alloc(Way::Own, 1 << 30, 16, None).is_err());
+        assert_eq!(heap.read().peak_live_bytes, 2 << 20);
+        // Pages are refused, too.
+        while take(heap).is_ok() {}
+        let now = heap.read();
+        assert_eq!(now.peak_live_bytes, now.live_bytes);
+    });
+}
+
 /// Rule 6.
 #[test]
 fn a_heap_in_use_by_another_thread_at_a_fork_is_lost_to_the_child() {

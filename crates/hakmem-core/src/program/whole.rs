@@ -19,15 +19,14 @@ impl Locked {
         let is_large = n <= LARGE_MAX && align <= SLOT;
         let unit = if is_large { SLOT } else { SEGMENT };
         let size = n.max(1).next_multiple_of(unit);
-        let peak = self.heap.figures.peak.get();
         self.charge(way, 1, size as u64).ok_or(Refusal::Limit)?;
         let made =
             if is_large { self.alloc_large(way, size) } else { self.alloc_huge(way, n, align) };
         let Ok((head, zero)) = made else {
             self.uncharge(way, 1, size as u64);
-            self.heap.figures.peak.set(peak);
             return Err(Refusal::Memory);
         };
+        self.note_peak();
         self.pages(way).full.push(head);
         // SAFETY: the address lies in an arena, so it is not null.
         Ok((unsafe { NonNull::new_unchecked(head.start()) }, zero))
@@ -93,6 +92,7 @@ impl Locked {
         let size = huge::size(now) as u64;
         self.note_held(size as i64 - old as i64);
         self.discharge_bytes(way, old + more - size);
+        self.note_peak();
         moved.ok_or(Refusal::Memory)
     }
 
