@@ -34,9 +34,33 @@ pub fn wants_look() -> bool {
 /// touched less than half of it.
 #[cold]
 pub fn is_sparse(at: usize, n: usize) -> bool {
-    let Some(found) = density::of(at, n) else { return false };
+    let Some(found) = density::of(at, n) else {
+        // The system does not tell. It hardly will for the next block.
+        LOOKS.begin(true);
+        return false;
+    };
     let is_sparse = found.is_low();
     REQUESTS.begin(is_sparse);
     LOOKS.begin(!is_sparse);
     is_sparse
+}
+
+#[cfg(all(test, not(any(loom, shuttle, miri))))]
+mod tests {
+    use super::*;
+    use crate::testing::in_child;
+
+    /// Where the system does not tell, hakmem asks ever more rarely.
+    #[test]
+    fn a_look_in_vain_is_not_repeated_at_once() {
+        in_child(|| {
+            // No process has memory there.
+            let nowhere = 1 << 60;
+            assert!(density::of(nowhere, 2 << 20).is_none());
+            for row in [1, 3, 7] {
+                assert!(!is_sparse(nowhere, 2 << 20));
+                assert!((0..row).all(|_| LOOKS.passes_over()) && !LOOKS.passes_over());
+            }
+        });
+    }
 }

@@ -32,7 +32,8 @@ pub unsafe fn resize(meta: &'static Meta, n: usize) -> Option<&'static Meta> {
     let new = segments_for(n);
     if new <= len {
         // SAFETY: the caller promises what `shrink` asks for, and these are the block's lengths.
-        return unsafe { shrink(meta, run, len, reserve, new) }.then_some(meta);
+        unsafe { shrink(meta, run, len, reserve, new) };
+        return Some(meta);
     }
     let more = (new - len) * SEGMENT;
     if !held::take(more) {
@@ -235,21 +236,21 @@ fn ask_for_thp(huge: &Meta, run: Run, room: usize) {
     }
 }
 
-/// Gives the segments behind the first `new` back. True, always: where the system refuses, the
-/// block keeps its length.
+/// Gives the segments behind the first `new` back. Where the system refuses, the block keeps its
+/// length.
 ///
 /// # Safety
 /// It is a live huge block of `len` segments in a run of `reserve`. Nobody uses the segments behind
 /// the first `new` any more.
-unsafe fn shrink(meta: &Meta, run: Run, len: usize, reserve: usize, new: usize) -> bool {
+unsafe fn shrink(meta: &Meta, run: Run, len: usize, reserve: usize, new: usize) {
     if new == len {
-        return true;
+        return;
     }
     let tail = (run.0, run.1 + new);
     // SAFETY: the tail belongs to the block, and by the caller's promise nobody uses it any more.
     if unsafe { !purge_run(tail, len - new, false) } {
         // The block keeps its length. Nothing is lost.
-        return true;
+        return;
     }
     meta.span.store(new as u32, Relaxed);
     meta.reserve.store(new as u32, Relaxed);
@@ -261,7 +262,6 @@ unsafe fn shrink(meta: &Meta, run: Run, len: usize, reserve: usize, new: usize) 
     // SAFETY: the tail belonged to the huge block, whose length no longer includes it. `purge_run`
     // made its accessible part clean, and the rest was clean (`huge` rule 3).
     unsafe { give_clean(tail, reserve - new, is_plain(meta)) };
-    true
 }
 
 /// Moves the memory of `len` segments to the beginning of a run of `room` segments: page tables if

@@ -37,7 +37,7 @@ use crate::proto::place::Place;
 const PLACES: usize = 4;
 /// Segments of the longest block that a heap keeps. A longer one takes longer to fill than the lock
 /// of the cache takes.
-const LONGEST: usize = 8;
+pub const LONGEST: usize = 8;
 /// The bits of a place that say how many segments the block has. Metadata is aligned.
 const LENGTH: usize = META - 1;
 const _: () = assert!(LONGEST <= LENGTH);
@@ -100,9 +100,7 @@ impl Kept {
     /// not use the block after the call, unless that returns `No`.
     #[inline(never)]
     pub unsafe fn put(&self, meta: &Meta, len: usize) -> Put {
-        if len > LONGEST {
-            return Put::No;
-        }
+        debug_assert!(len <= LONGEST);
         let place = match self.places.iter().find(|place| place.peek() == 0) {
             Some(empty) => empty,
             None => {

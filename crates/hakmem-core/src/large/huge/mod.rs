@@ -226,7 +226,8 @@ fn take_fresh(len: usize, align: usize, wanted: Groups) -> Option<Run> {
 #[inline(never)]
 pub unsafe fn keep(meta: &Meta, kept: &Kept) -> Option<usize> {
     let (len, reserve) = (meta.span.load(Relaxed) as usize, meta.reserve.load(Relaxed) as usize);
-    if wants_look(meta, len) {
+    // A block that is too long is for `free`, which asks itself.
+    if len > kept::LONGEST || wants_look(meta, len) {
         return None;
     }
     if reserve > len {
