@@ -144,7 +144,8 @@ impl Counts {
         }
     }
 
-    /// Bytes of the pages that the heap has, or more. O(classes).
+    /// Bytes of the pages that the heap has, or more. In the child of a fork without those that it
+    /// had before. O(classes).
     pub fn page_bytes(&self) -> usize {
         let pages = |class| {
             let now = |what| i64::from(self.recent(class, what));

@@ -115,7 +115,7 @@ impl Heap {
     }
 
     /// Resizes a large block in place: see [`large::resize`]. Slots that it leaves may be work for
-    /// a purge: see [`Heap::released`].
+    /// a purge: see [`Heap::has_released`].
     ///
     /// # Safety
     /// `meta` is the first slot of a live large block. No other thread uses it during the call.
@@ -124,7 +124,7 @@ impl Heap {
         let Some(change) = (unsafe { large::resize(meta, n) }) else { return false };
         self.busy(|| self.note_live(change));
         if change < 0 {
-            self.released().set(true);
+            self.set_released(true);
         }
         true
     }

@@ -51,7 +51,7 @@ use crate::backend::page::{self, Block, Kind, Meta, PageState};
 use crate::backend::segment;
 use crate::base::counter::Counter;
 use crate::base::size_class::{CLASSES, FIRST_LONG};
-use crate::base::sync::{AtomicPtr, AtomicU32, AtomicU64};
+use crate::base::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering::Relaxed};
 use crate::harden::fence::Pace;
 use crate::harden::quarantine::Quarantine;
 use crate::heap::free::remote::{Open, Outgoing};
@@ -79,8 +79,7 @@ pub struct Heap {
     oldest: Cell<u32>,
     /// Pages that became candidates recently.
     candidates: [Cell<*mut Meta>; CANDIDATES],
-    /// The number of pages that the heap owns, or more: full pages that other threads ended count
-    /// on. `u32::MAX` at most.
+    /// The number of pages that the heap owns, and of those in `ended`. `u32::MAX` at most.
     pages: Cell<u32>,
     /// A list that moves between page and heap is checked to its end if its number, modulo twice
     /// `WALK_EVERY`, equals this.
@@ -128,6 +127,8 @@ pub struct Heap {
     thread: AtomicU64,
     /// The number that libc has for the holder's thread. 0: unknown, or nobody held the heap yet.
     number: AtomicU32,
+    /// Full pages of the heap that others ended. `pages` counts them until the next fresh page.
+    ended: AtomicU32,
     /// The link of the pool.
     link: AtomicU64,
     /// The heap made before this one.
@@ -170,10 +171,17 @@ pub type Found = (NonNull<Block>, bool);
 
 impl Heap {
     /// Set when a page went back to its segment, or when much waits in an inbox. The caller that
-    /// sees it clears it and calls `purge::tick`.
+    /// sees it clears it and calls `purge::tick`. A purge that keeps the heap paused may set it at
+    /// any time, so it is an atomic.
     #[inline(always)]
-    pub fn released(&self) -> &Cell<bool> {
-        &self.outgoing.released
+    pub fn has_released(&self) -> bool {
+        self.outgoing.released.load(Relaxed)
+    }
+
+    /// Sets or clears [`Heap::has_released`].
+    #[inline(always)]
+    pub fn set_released(&self, released: bool) {
+        self.outgoing.released.store(released, Relaxed);
     }
 
     /// The heap as an owner of pages.

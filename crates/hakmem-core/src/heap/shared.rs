@@ -55,6 +55,11 @@ impl SharedHeap {
         &self.0
     }
 
+    /// Notes the end of a full page of the heap that did not go by way of the heap.
+    pub fn note_ended(&self) {
+        self.0.ended.fetch_add(1, Relaxed);
+    }
+
     /// Who holds it.
     #[inline(always)]
     pub fn state(&self) -> &HeapState {

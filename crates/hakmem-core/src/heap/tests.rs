@@ -79,7 +79,26 @@ fn free(p: *mut u8) {
     unsafe { crate::api::c::free(p) }
 }
 
-/// Pages that other threads end stay in the count, so it may come to the highest number.
+/// A thread allocates, and another one frees: the pages that it ends are the allocating heap's no
+/// more. Else each heap whose blocks others free would soon count as a large one.
+#[test]
+#[cfg_attr(feature = "hardened", ignore = "a free puts blocks into the quarantine")]
+fn pages_that_others_end_do_not_count_on() {
+    const PAGES: usize = 40;
+    in_child(|| {
+        let blocks: Vec<usize> = (0..PAGES << 7).map(|_| take(512).addr()).collect();
+        let before = own().pages.get();
+        assert!(before >= PAGES as u32);
+        let frees = || blocks.iter().for_each(|&p| free(core::ptr::with_exposed_provenance_mut(p)));
+        std::thread::scope(|scope| scope.spawn(frees).join()).unwrap();
+        // A class of which the heap has no page.
+        assert!(!take(3000).is_null());
+        let now = own().pages.get();
+        assert!(now <= before - PAGES as u32 / 2, "{now} for {before}");
+    });
+}
+
+/// The count of pages may come to the highest number.
 #[test]
 fn the_count_of_pages_does_not_wrap() {
     in_child(|| {

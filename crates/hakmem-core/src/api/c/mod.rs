@@ -285,7 +285,7 @@ pub fn thread_idle() {
     {
         heap.collect();
         parked::try_merge(); // Of a page that another thread parked, nobody else may merge these.
-        heap.released().set(false);
+        heap.set_released(false);
         purge::tick();
     }
 }

@@ -190,7 +190,7 @@ unsafe extern "C" fn countdown_over(list: *const List, page: *const Meta) {
     } else {
         heap.counted_down(page);
     }
-    if heap.released().get() {
+    if heap.has_released() {
         note_released(heap);
     }
 }

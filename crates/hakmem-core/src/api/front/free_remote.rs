@@ -66,7 +66,7 @@ unsafe extern "C" fn free_remote_slow(block: *mut Block, page: &'static Meta, ow
                 };
                 if !is_free {
                     heap.outgoing.add(heap, page, block);
-                    if heap.released().get() {
+                    if heap.has_released() {
                         note_released(heap);
                     }
                 }
@@ -91,7 +91,7 @@ unsafe fn free_parked(heap: &Heap, page: &'static Meta, block: *mut Block) -> bo
     // SAFETY: the caller gives up a live block of `page`, which the program had: so it counts as
     // one.
     let is_free = unsafe { heap.free_parked(page, block, 1) };
-    if heap.released().get() {
+    if heap.has_released() {
         note_released(heap);
     }
     is_free

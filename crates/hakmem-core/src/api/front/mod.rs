@@ -49,11 +49,11 @@ const PTRDIFF_MAX: usize = isize::MAX as usize;
 #[cold]
 #[inline(never)]
 fn note_released(heap: &Heap) {
-    heap.released().set(false);
+    heap.set_released(false);
     heap.send_remote_frees();
     if held::is_beyond() {
         thread::give_up_own();
-        heap.released().set(false);
+        heap.set_released(false);
     }
     purge::tick();
 }

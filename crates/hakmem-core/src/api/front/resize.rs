@@ -134,7 +134,7 @@ unsafe fn resize_whole(p: *mut u8, meta: &'static Meta, n: usize) -> Option<*mut
         match meta.kind() {
             Kind::Large => thread::with_heap(|heap| {
                 let stays = heap.resize_large(meta, n);
-                if heap.released().get() {
+                if heap.has_released() {
                     note_released(heap);
                 }
                 stays.then_some(p)

@@ -427,7 +427,7 @@ impl Heap {
             unsafe { self.now_and_then(class, page.list.free.get(), page.listed(), page) };
         }
         if self.end_page(class, page, policy::CACHED_PAGES.of(class)) {
-            self.released().set(true);
+            self.set_released(true);
         }
     }
 
@@ -459,7 +459,7 @@ impl Heap {
             // SAFETY: the page is full and in no list, and this heap has all its blocks. So nobody
             // else comes to it, and it is this heap's.
             if unsafe { self.put_away(page, policy::CACHED_PAGES.of(class)) } {
-                self.released().set(true);
+                self.set_released(true);
             }
         };
         if self.is_busy() { end() } else { self.busy(end) }

@@ -23,6 +23,7 @@ use crate::backend::owner::{HEAP_SHIFT, Owner, inbox_of};
 use crate::backend::page::{Block, Meta};
 use crate::backend::remote_batch::RemoteBatch;
 use crate::base::counter::Counter;
+use crate::base::sync::{Ordering::Relaxed, plain::AtomicBool};
 use crate::heap::Heap;
 use crate::heap::reclaim::{parked, whole};
 use crate::policy;
@@ -127,8 +128,8 @@ pub struct Outgoing {
     /// The lower halves of `sent` and `batches_sent` at the last send.
     sent_then: Cell<u32>,
     batches_then: Cell<u32>,
-    /// See `Heap::released`.
-    pub released: Cell<bool>,
+    /// See `Heap::has_released`.
+    pub released: AtomicBool,
     /// Batches closed.
     pub batches_sent: Counter<u64>,
     /// Chains sent.
@@ -337,7 +338,7 @@ impl Outgoing {
         let before =
             unsafe { inbox_of(chain.owner).push_chain(chain.first, chain.last, chain.bytes) };
         if whole::note_waiting(before, before + chain.bytes) {
-            self.released.set(true);
+            self.released.store(true, Relaxed);
         }
     }
 

@@ -41,7 +41,7 @@ impl Heap {
         if unsafe { parked::park(page) } {
             self.pages.set(self.pages.get() - 1);
             self.counts.parked.add(1);
-            self.released().set(true);
+            self.set_released(true);
         } else {
             self.queue[class].push_second(page);
         }

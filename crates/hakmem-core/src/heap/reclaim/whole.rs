@@ -19,6 +19,7 @@
 //!    lead to a batch that a pass of another thread had. That batch is lost there, and so is each
 //!    one that a pass of the child joins with it.
 
+use crate::backend::arena;
 use crate::backend::check;
 use crate::backend::owner::{Owner, inbox_of};
 use crate::backend::page::Meta;
@@ -60,7 +61,7 @@ pub unsafe fn has_all(batch: *mut RemoteBatch, page: &Meta) -> bool {
     length == page.cap.get() && page.state.is_full_for_others()
 }
 
-/// Ends a page, by `end`.
+/// Ends a page, by `end`, and notes that in its heap.
 ///
 /// # Safety
 /// The batch belongs to the caller, and [`has_all`] said true of the two.
@@ -69,6 +70,9 @@ pub unsafe fn give_up(batch: *mut RemoteBatch, page: &Meta, end: impl FnOnce(&Me
         // SAFETY: the batch belongs to the caller.
         unsafe { RemoteBatch::check_all(batch, page) };
     }
+    // SAFETY: only a heap makes its page `Full`, and who parks a page changes that first. So the
+    // owner is the first field of a heap, which is never freed (`owner` rule 1).
+    unsafe { &*arena::at(page.owner().addr()).cast::<SharedHeap>() }.note_ended();
     end(page);
 }
 

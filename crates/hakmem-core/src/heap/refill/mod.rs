@@ -7,6 +7,7 @@ use crate::backend::arena::SLOT;
 use crate::backend::page::{Block, Meta, PageState};
 use crate::backend::{check, first_touch, held, segment};
 use crate::base::size_class::{CLASSES, FIRST_LONG, SIZES, span_of};
+use crate::base::sync::Ordering::Relaxed;
 use crate::heap::counts::HeapEvent;
 use crate::heap::reclaim::{holes, parked};
 use crate::heap::{Found, Heap, WALK_EVERY};
@@ -384,7 +385,7 @@ impl Heap {
             // What is free elsewhere may be beyond the budget now, or the page beyond the soft
             // limit.
             if parked::has_unpurged() || held::is_beyond() || huge::is_beyond_bound() {
-                self.released().set(true);
+                self.set_released(true);
             }
             // A class that has filled pages will fill this one too. One system call is cheaper than
             // 16 page faults.
@@ -404,6 +405,9 @@ impl Heap {
         self.counts.make_room(class);
         page.open(class, size, span, zero);
         page.give_to(&self.owner);
+        if self.ended.load(Relaxed) != 0 {
+            self.pages.set(self.pages.get().saturating_sub(self.ended.swap(0, Relaxed)));
+        }
         self.pages.set(self.pages.get().saturating_add(1));
         Some(page)
     }

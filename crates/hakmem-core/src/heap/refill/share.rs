@@ -81,7 +81,7 @@ impl Heap {
     pub fn begin(&self, made: u64) {
         self.shorten_lists();
         self.large.forget();
-        self.home.begin(made.saturating_sub(FEW) as u32);
+        self.home.begin((made + 1).saturating_sub(FEW) as u32);
         let from = policy::SHARED_FROM_HEAPS.get();
         self.shared.shares.set(from != 0 && made >= u64::from(from));
     }
@@ -181,7 +181,7 @@ impl Heap {
             return false;
         }
         if freed == Freed::WithItsPage {
-            self.released().set(true);
+            self.set_released(true);
         }
         self.outgoing.sent.add(count);
         true

@@ -91,7 +91,7 @@ fn from_heap(heap: &Heap, class: usize, request: usize) -> Option<Found> {
         return sample.or_else(|| heap.take_listed(class).map(|block| (block, false)));
     }
     let fresh = heap.refill(class, request);
-    if heap.released().get() {
+    if heap.has_released() {
         note_released(heap);
     }
     fresh

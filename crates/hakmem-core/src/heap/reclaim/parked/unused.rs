@@ -15,7 +15,7 @@ use core::cell::Cell;
 /// barriers.
 ///
 /// # Safety
-/// The calling thread keeps the heap paused that owns the pages (`idle` rule 1).
+/// The calling thread keeps the heap paused that owns the pages (`sleeping` rule 1).
 pub unsafe fn park_unused(
     heap: *mut Owner,
     barrier: &dyn Fn() -> bool,
