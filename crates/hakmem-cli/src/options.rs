@@ -89,7 +89,7 @@ pub const AFTER_HELP: &str = "\
 hakmem reads options from the environment when a program starts: HAKMEM_DECAY_MS=1000 hakmem run \
 PROG. It reports an unknown name or a value out of range on standard error, and ignores it. An \
 option by size class takes 4096 for all classes, 64:8192 for the class of 64 bytes, and \
-4096,64:8192 for both in turn.
+4096,64:8192 for both in turn. A size between two classes means the next larger one.
 With --pid, hakmem reads the values in the process. The process does not say what it read at its \
 start only, such as HAKMEM_STATS: hakmem reads these options in the environment that the program \
 was started with, and prints those that are set there.

@@ -260,7 +260,9 @@ impl Dump {
     /// # Errors
     /// - [`Error::NoPort`]: hakmem does not serve this target.
     /// - [`Error::Off`]: the profile was never on.
-    /// - [`Error::NoMemory`]: there is no memory for it, or a fork has cut it short.
+    /// - [`Error::NoMemory`]: there is no memory for the text that it is made of, or a fork has cut
+    ///   it short. What is made of the text lies in Rust's collections: where there is no memory
+    ///   for those, as at a hard limit of hakmem, the program ends.
     /// - [`Error::TooLarge`]: it has more stacks or names than are looked at.
     ///
     /// ```

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! The pool is a stack that threads change by compare-and-swap. A node's number is its address
-//! shifted by 12. So the head has room for a tag, which grows with every change. Without the tag
+//! shifted by 13. So the head has room for a tag, which grows with every change. Without the tag
 //! the stack has the ABA problem. A popper reads the top's link and stops there. Meanwhile other
 //! threads pop the top, pop the next node, and push the top again. The popper's compare-and-swap
 //! then succeeds, and puts the next node back into the pool while a thread uses it.

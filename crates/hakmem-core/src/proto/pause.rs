@@ -66,8 +66,8 @@ impl Pause {
         }
     }
 
-    /// Enters a slow path, unless the purge keeps the holder out. False: it does, and the holder
-    /// may try again after [`Pause::wait`].
+    /// Enters a slow path, unless the purge keeps the holder out. False: it does. The holder counts
+    /// as inside all the same. It has to call [`Pause::wait`] or [`Pause::leave`] next.
     #[inline(always)]
     pub fn try_enter(&self) -> bool {
         self.inside.store(1, Ordering::Relaxed);

@@ -9,8 +9,10 @@
 //! 1. A thread sets its word before it calls functions that may allocate themselves (`pthread_*`).
 //! 2. Locks are taken in this order: `purge`, `pool::REAPING`, `region`, `profile`, `parked`,
 //!    `huge`, `arena`, `learner`. That of a program heap comes before all of them, and never meets
-//!    `profile`'s (`profile::kept` rule 1). No lock is held while code outside this crate runs: no
-//!    call of the loader or of another allocator is under a lock. For fork see `fork`.
+//!    `profile`'s (`profile::kept` rule 1). A thread takes `fence`'s alone, and does not wait for
+//!    it. No lock is held while code outside this crate runs, but for the system call that sets a
+//!    limit of address space (`arena::fit_limit`): no call of the loader or of another allocator is
+//!    under a lock. For fork see `fork`.
 //! 3. A thread's word leads to a heap only while the thread holds the heap: `adopt` comes before
 //!    `set_live`, and `set_dead` before `put_back`. In the child of a fork `part` comes before the
 //!    heap is lost.

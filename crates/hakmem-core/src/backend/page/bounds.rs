@@ -22,8 +22,8 @@
 //! 4. Every pointer that is not let in takes the slow path, which finds out the truth.
 //!
 //! The reason for assembly: x86-64 compares with a word in memory by one instruction, but the
-//! compiler makes two of a comparison with an atomic load. That would cost `free` 6 instructions of
-//! 24. On aarch64 the compiler would split `HOT` into its words, unless assembly names it. `free`
+//! compiler makes two of a comparison with an atomic load. That would cost `free` 6 instructions
+//! more. On aarch64 the compiler would split `HOT` into its words, unless assembly names it. `free`
 //! would then need the address of each word.
 
 use super::Meta;

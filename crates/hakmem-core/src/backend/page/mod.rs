@@ -141,7 +141,8 @@ pub struct Meta {
     /// The size class.
     pub class: Word<u8>,
     pub kind: AtomicU8,
-    /// How many slots back the page's first slot is, in each slot of a page.
+    /// How many slots back the page's first slot is, in each slot of a page. In the first slot of a
+    /// huge block: whether the block moved.
     pub back: AtomicU8,
     /// Length: in slots for a page or a large allocation, in segments for a huge block.
     pub span: AtomicU32,

@@ -43,7 +43,7 @@ const STEP: u64 = 16;
 const SPREAD: u32 = 16;
 
 impl Home {
-    /// From now on the heap has a home. `number` is above 0, and others have other numbers.
+    /// From now on the heap has a home, unless `number` is 0. Others have other numbers.
     pub fn begin(&self, number: u32) {
         self.number.set(number);
     }

@@ -48,8 +48,8 @@ use crate::{guard, heap, large, os, profile, purge};
 /// caller of the function promises that no thread uses these data meanwhile.
 struct Guarded(&'static Lock, unsafe fn());
 
-/// All locks but those of the parts of the huge cache that further nodes of memory have, in the
-/// order in which threads take them.
+/// All locks but those of program heaps (`registry::after_fork`) and of the parts of the huge cache
+/// that further nodes of memory have, in the order in which threads take them.
 static LOCKS: [Guarded; 9] = [
     // It only keeps two passes apart. The next one sees to the page that was out (`parked::purge`).
     Guarded(&purge::LOCK, || ()),
@@ -68,7 +68,7 @@ pub fn register() {
     os::at_fork(before_fork, after_fork, after_fork_in_child);
 }
 
-/// True if thread `me` holds a lock. Called from signal handlers.
+/// True if thread `me` holds a lock, that of a program heap aside. Called from signal handlers.
 pub fn holds_a_lock(me: u32) -> bool {
     LOCKS.iter().any(|l| l.0.is_held_by(me)) || nodes::are_several() && holds_a_further_lock(me)
 }
