@@ -426,6 +426,7 @@ pub fn is_near(a: *mut Block, b: *mut Block) -> bool {
 /// The list is the calling thread's.
 #[cold]
 #[inline(never)]
+#[unsafe(link_section = ".text.hot.hakmem")]
 pub unsafe fn walk(list: *mut Block, length: i32, page: &Meta) {
     if !CHECKED {
         return;

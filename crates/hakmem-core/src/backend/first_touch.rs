@@ -158,6 +158,7 @@ pub fn timed(pages: usize, asked: bool, touch: impl FnOnce() -> bool) -> bool {
 ///
 /// # Safety
 /// The byte is accessible, zero, and the caller's alone.
+#[unsafe(link_section = ".text.hot.hakmem")]
 pub unsafe fn touch(p: *mut u8, asked: bool) {
     if !is_timed() {
         return;

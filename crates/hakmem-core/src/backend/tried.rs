@@ -87,6 +87,7 @@ impl Trial {
     }
 
     #[cold]
+    #[unsafe(link_section = ".text.hot.hakmem")]
     fn may_after_all(&self, at: usize, segments: usize, filled: usize) -> bool {
         let (address, length) = &self.witness;
         let seen = address.swap(0, Relaxed);

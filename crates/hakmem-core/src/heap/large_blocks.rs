@@ -54,6 +54,7 @@ impl Heap {
     }
 
     /// Allocates a large block from a segment: see [`large::fresh`].
+    #[unsafe(link_section = ".text.hot.hakmem")]
     pub fn fresh_large(&self, n: usize) -> Option<(&'static Meta, bool)> {
         // Inside: a purge that pauses the heap uses its home too.
         self.busy(|| {

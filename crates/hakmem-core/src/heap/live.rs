@@ -52,6 +52,7 @@ impl Heap {
     /// Adds the noted change of live bytes to the process's total.
     #[cold]
     #[inline(never)]
+    #[unsafe(link_section = ".text.hot.hakmem")]
     pub fn report_live(&self) {
         let (change, high) = (self.live.get(), self.high.replace(0));
         self.live.set(0);

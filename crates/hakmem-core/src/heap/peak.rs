@@ -14,6 +14,7 @@ pub static BYTES: [AtomicU64; CLASSES] = [const { AtomicU64::new(0) }; CLASSES];
 /// doubling of the peak.
 #[cold]
 #[inline(never)]
+#[unsafe(link_section = ".text.hot.hakmem")]
 pub fn note(peak: u64) {
     let seen = SEEN.load(Relaxed);
     if peak < seen + seen / 16 || SEEN.compare_exchange(seen, peak, Relaxed, Relaxed).is_err() {

@@ -79,6 +79,7 @@ pub fn adopt() -> Option<&'static Heap> {
 /// Takes a heap from the pool, from the stack of `node` if that has one. A heap that another thread
 /// tidies stays with the tidier, which puts it back.
 #[inline]
+#[unsafe(link_section = ".text.hot.hakmem")]
 pub fn pop(me: u32, node: usize) -> Option<&'static Heap> {
     let count = nodes::count();
     for further in 0..count {
@@ -105,7 +106,7 @@ fn push(heap: &SharedHeap) {
 /// A heap that the calling thread, which is on `node`, has just adopted or made. No node: the
 /// thread has not asked, and has made the heap. An adopter enters a slow path here, before it uses
 /// the heap: it waits for a purge that paused the heap for its last holder.
-#[inline]
+#[unsafe(link_section = ".text.hot.hakmem")]
 fn settled(heap: &Heap, node: Option<usize>) -> &Heap {
     heap.shared().note_number();
     if let Some(node) = node {

@@ -59,6 +59,7 @@ pub fn make_readable(at: usize, len: usize) -> bool {
     succeeded(counted(Kind::Mprotect, || syscall(libc::SYS_mprotect, [at, len, read, 0, 0, 0])))
 }
 
+#[unsafe(link_section = ".text.hot.hakmem")]
 fn advise(at: usize, len: usize, advice: usize) -> bool {
     succeeded(counted(Kind::Madvise, || syscall(libc::SYS_madvise, [at, len, advice, 0, 0, 0])))
 }

@@ -74,6 +74,7 @@ fn function(known: &AtomicUsize, names: &[&CStr]) -> Option<*const u8> {
 }
 
 #[cold]
+#[unsafe(link_section = ".text.hot.hakmem")]
 fn look_up(known: &AtomicUsize, names: &[&CStr]) -> usize {
     // SAFETY: any key may be asked for. The answer comes from the auxiliary vector, which stays.
     // errno is a variable of the thread. Without a vDSO libc sets it.

@@ -203,6 +203,7 @@ impl Lock {
 
     /// Waits for the lock, but only tries once `is_over` says so, at the latest half a second
     /// after.
+    #[unsafe(link_section = ".text.hot.hakmem")]
     pub fn lock_unless(&self, me: u32, is_over: impl Fn() -> bool) -> Option<Guard<'_>> {
         // Twice as long each time: thousands of waiters that woke each few milliseconds would keep
         // the holder from its processor.

@@ -58,7 +58,7 @@ pub(super) fn purge(_: &Held, now: u32, decay: u32, most: usize) -> usize {
     let behind = super::dirty_segments().filter(is_behind);
     let mut dirty = behind.chain(super::dirty_segments().filter(|at| !is_behind(at)));
     let mut is_stuck = false;
-    while given < most && excess(now, decay) > 0 && !super::is_unwelcome() {
+    while given < most && excess(now, decay) > 0 && super::is_welcome() {
         let Some((arena, segment)) = dirty.next() else { break };
         CURSOR.store(place(arena, segment), Relaxed);
         // A segment whose dirty slots were all claimed again is listed until a purge sees that.

@@ -10,7 +10,7 @@
 //! clean memory, at least 1 MiB. So a slot that is taken pays for a sixteenth of a pass at most,
 //! and for one slot that goes back, beside its own 16 page faults.
 
-use super::{Held, is_unwelcome, run, scavenger};
+use super::{Held, is_welcome, run, scavenger};
 use crate::backend::held;
 use crate::base::sync::{Ordering::Relaxed, plain::AtomicBool};
 use crate::heap::reclaim::sleeping::Pauses;
@@ -22,14 +22,15 @@ static URGENT: AtomicBool = AtomicBool::new(false);
 /// Purges all free memory if that is due for the soft limit. Not if a thread is about to fork or
 /// another thread purges.
 #[cold]
+#[unsafe(link_section = ".text.hot.hakmem")]
 pub fn keep() {
     held::follow();
-    if !held::is_beyond() || is_unwelcome() {
+    if !held::is_beyond() || !is_welcome() {
         return;
     }
     {
         let Some(held) = Held::attempt() else { return };
-        run(&held, os::now_ms(), 0, Pauses::No, &|| !is_unwelcome());
+        run(&held, os::now_ms(), 0, Pauses::No, &is_welcome);
         held::note_purged();
     }
     URGENT.store(true, Relaxed);

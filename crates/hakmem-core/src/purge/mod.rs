@@ -129,9 +129,10 @@ pub fn after_fork() {
     sleeping::after_fork();
 }
 
-/// True if a pass has to end soon. A pass checks this between its pieces.
-fn is_unwelcome() -> bool {
-    FORKS.load(Relaxed) != 0 || scavenger::is_dismissed()
+/// True if a pass may go on. It checks this between its pieces.
+#[unsafe(link_section = ".text.hot.hakmem")]
+fn is_welcome() -> bool {
+    FORKS.load(Relaxed) == 0 && !scavenger::is_dismissed()
 }
 
 /// Prevents passes while the guard lives. None: a running pass takes too long.
@@ -162,6 +163,7 @@ pub fn free_bytes() -> usize {
 /// have just freed memory.
 #[cold]
 #[inline(never)]
+#[unsafe(link_section = ".text.hot.hakmem")]
 pub fn tick() {
     let (now, decay) = (os::now_ms(), limits::decay());
     limit::keep();
@@ -200,9 +202,10 @@ pub fn grew(bytes: usize) {
 
 /// Gives back what the huge cache has beyond its bound, because smaller blocks were allocated. Not
 /// if a thread is about to fork or another thread purges.
+#[unsafe(link_section = ".text.hot.hakmem")]
 pub fn keep_huge_bound() {
     if huge::is_beyond_bound()
-        && !is_unwelcome()
+        && is_welcome()
         && let Some(_held) = Held::attempt()
     {
         huge::keep_bound();
@@ -211,10 +214,11 @@ pub fn keep_huge_bound() {
 
 /// Purges free memory beyond the budget, `most` bytes and what else is dirty in a segment. Not if
 /// a thread is about to fork or another thread purges.
+#[unsafe(link_section = ".text.hot.hakmem")]
 fn keep_budget(now: u32, decay: u32, most: usize) {
     if budget::excess(now, decay) > 0
         && !budget::is_stuck(now)
-        && !is_unwelcome()
+        && is_welcome()
         && let Some(held) = Held::attempt()
     {
         PURGED.fetch_add(budget::purge(&held, now, decay, most) as u64, Relaxed);
@@ -237,8 +241,9 @@ fn interval(decay: u32) -> u32 {
 /// Purges memory that was free for `decay` ms at `now`. Returns the bytes given back; 0 also if
 /// another pass is running. The pass ends early if a thread is about to fork. O(groups + purged
 /// pieces).
+#[unsafe(link_section = ".text.hot.hakmem")]
 pub fn pass(now: u32, decay: u32, pauses: Pauses) -> usize {
-    if is_unwelcome() {
+    if !is_welcome() {
         return 0;
     }
     profile::free_late(free_whole);
@@ -246,7 +251,7 @@ pub fn pass(now: u32, decay: u32, pauses: Pauses) -> usize {
     NEXT.store(now.wrapping_add(interval(decay)), Relaxed);
     KNOWN.store(segment::in_use(), Relaxed);
     learner::turn();
-    run(&held, now, decay, pauses, &|| !is_unwelcome())
+    run(&held, now, decay, pauses, &is_welcome)
 }
 
 /// Purges all free memory, also what program heaps keep for their next blocks. Returns the bytes
@@ -280,11 +285,12 @@ fn all_of(pauses: Pauses) -> usize {
     profile::free_late(free_whole);
     let Some(held) = Held::wait() else { return 0 };
     // A heap whose lock this thread has at a fork of another is lost to the child.
-    registry::give_up_unused(|| !is_unwelcome());
+    registry::give_up_unused(is_welcome);
     run(&held, os::now_ms(), 0, pauses, &|| pauses == Pauses::No || FORKS.load(Relaxed) == 0)
 }
 
 /// Makes a pass while `goes_on` says true. Not generic: the code is there once.
+#[unsafe(link_section = ".text.hot.hakmem")]
 fn run(_: &Held, now: u32, decay: u32, pauses: Pauses, goes_on: &dyn Fn() -> bool) -> usize {
     heap::pool::tidy(now, decay, pauses, goes_on);
     // SAFETY: the caller's `Held` says that this thread holds `LOCK`.

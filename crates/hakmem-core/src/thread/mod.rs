@@ -212,6 +212,7 @@ pub fn give_up_own() {
     }
 }
 
+#[unsafe(link_section = ".text.hot.hakmem")]
 unsafe extern "C" fn on_exit(heap: *mut c_void) {
     if let ThreadState::Live(own) = tls::state()
         && core::ptr::eq(own, heap.cast())

@@ -167,6 +167,7 @@ unsafe fn realloc_other(p: *mut u8, size: usize) -> *mut u8 {
 /// # Safety
 /// `p` is a live block of this allocator that holds `old` bytes, and the caller's.
 #[inline(never)]
+#[unsafe(link_section = ".text.hot.hakmem")]
 unsafe fn realloc_by_copy(p: *mut u8, old: usize, size: usize) -> *mut u8 {
     // A wrong pointer would get onto a free list when `move_grown` frees it.
     check::check_any(p);

@@ -53,6 +53,7 @@ fn is_shared(heap: &Heap, page: &Meta, owner: *mut Owner) -> bool {
 /// # Safety
 /// As [`free_remote`].
 #[inline(never)]
+#[unsafe(link_section = ".text.hot.hakmem")]
 unsafe extern "C" fn free_remote_slow(block: *mut Block, page: &'static Meta, owner: *mut Owner) {
     // SAFETY: the caller gives up a live block of `page`. `heap` is this thread's. Owners are for
     // ever (`owner` rule 1).

@@ -48,6 +48,7 @@ const PTRDIFF_MAX: usize = isize::MAX as usize;
 /// for them here, because the thread may sleep soon.
 #[cold]
 #[inline(never)]
+#[unsafe(link_section = ".text.hot.hakmem")]
 fn note_released(heap: &Heap) {
     heap.set_released(false);
     heap.send_remote_frees();

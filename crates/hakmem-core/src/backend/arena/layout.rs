@@ -110,6 +110,7 @@ impl Arena {
     /// Leaves the groups that are not in use out of core dumps, once (rule 10 of `arena`). The
     /// caller holds the lock.
     #[cold]
+    #[unsafe(link_section = ".text.hot.hakmem")]
     pub(super) fn leave_rest_out_of_dumps(&self) {
         self.is_left_out.store(true, Relaxed);
         self.advise_rest(os::leave_out_of_dumps);

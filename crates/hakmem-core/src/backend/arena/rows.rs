@@ -5,7 +5,7 @@
 //! 2. Only groups in use have rows. The summary says in which of them a row has bits.
 
 use super::layout::summary_words;
-use super::{Arena, GROUP, bits};
+use super::{Arena, GROUP};
 use crate::backend::nodes::Groups;
 use crate::base::sync::{
     AtomicU64,
@@ -39,14 +39,9 @@ impl Arena {
 
     /// The segments of `wanted` groups that were listed in `row` a moment ago, lowest first.
     /// O(groups in use / 64 + segments listed).
-    pub fn listed(&'static self, row: usize, wanted: Groups) -> impl Iterator<Item = usize> {
-        let groups = self.groups();
-        (0..groups.len()).step_by(64).flat_map(move |base| {
-            let word = self.summary(row, base).0.load(SeqCst);
-            bits(word & wanted.0).flat_map(move |g| {
-                bits(self.row_of(row, base + g)).map(move |s| (base + g) * GROUP + s)
-            })
-        })
+    pub fn listed(&'static self, row: usize, wanted: Groups) -> Listed {
+        let in_use = self.groups().len();
+        Listed { arena: self, row, wanted, in_use, base: 0, groups: 0, group: 0, segments: 0 }
     }
 
     /// A group's bits in `row`.
@@ -55,4 +50,47 @@ impl Arena {
         let (summary, its) = self.summary(row, group);
         hints::in_row(&g.rows[row], summary, its)
     }
+}
+
+/// The iterator of [`Arena::listed`].
+pub struct Listed {
+    arena: &'static Arena,
+    row: usize,
+    wanted: Groups,
+    in_use: usize,
+    /// The first group of the next word of the summary.
+    base: usize,
+    /// The bits that are left of the last word.
+    groups: u64,
+    /// The last group, and the bits that are left of its row.
+    group: usize,
+    segments: u64,
+}
+
+impl Iterator for Listed {
+    type Item = usize;
+
+    #[unsafe(link_section = ".text.hot.hakmem")]
+    fn next(&mut self) -> Option<usize> {
+        while self.segments == 0 {
+            while self.groups == 0 {
+                if self.base >= self.in_use {
+                    return None;
+                }
+                let (word, _) = self.arena.summary(self.row, self.base);
+                self.groups = word.load(SeqCst) & self.wanted.0;
+                self.base += 64;
+            }
+            self.group = self.base - 64 + take_lowest(&mut self.groups);
+            self.segments = self.arena.row_of(self.row, self.group);
+        }
+        Some(self.group * GROUP + take_lowest(&mut self.segments))
+    }
+}
+
+/// Clears the lowest bit that is set, and returns its number.
+fn take_lowest(bits: &mut u64) -> usize {
+    let lowest = bits.trailing_zeros() as usize;
+    *bits &= *bits - 1;
+    lowest
 }

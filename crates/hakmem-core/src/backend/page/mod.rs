@@ -242,7 +242,7 @@ impl Meta {
     ///
     /// An owner that has the page for a moment leaves `frees_to` as it is: a thread of the heap may
     /// have read the heap's word before, and reads `frees_to` next (`take_away` rule 1).
-    #[inline]
+    #[unsafe(link_section = ".text.hot.hakmem")]
     pub fn give_to(&self, heap: &Owner) {
         let class = usize::from(self.class.get());
         let list = if class >= FIRST_LISTED && !harden::ON {

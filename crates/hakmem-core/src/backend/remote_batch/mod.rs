@@ -333,6 +333,7 @@ impl RemoteBatch {
     /// # Safety
     /// The batch belongs to the caller.
     #[inline]
+    #[unsafe(link_section = ".text.hot.hakmem")]
     pub unsafe fn page(this: *mut Self) -> &'static Meta {
         // SAFETY: the batch belongs to the caller.
         if let Some(page) = unsafe { Self::of_list(this) } {

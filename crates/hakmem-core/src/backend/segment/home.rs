@@ -95,6 +95,7 @@ impl Home {
     /// # Safety
     /// As [`release`].
     #[inline(never)]
+    #[unsafe(link_section = ".text.hot.hakmem")]
     pub unsafe fn release(&self, first: &Meta, n: u32) -> bool {
         // SAFETY: the caller owns the slots and gives them up, and their metadata says
         // `Kind::Free`: `release_as` asks for the same. The heap is the caller's, so its home is
@@ -127,6 +128,7 @@ impl Home {
 
     /// Tells `TOTALS` of all changes. The holder calls this.
     #[cold]
+    #[unsafe(link_section = ".text.hot.hakmem")]
     pub fn tell(&self) {
         let (dirty, small) = (self.dirty.get(), self.small.get());
         self.dirty.set(0);

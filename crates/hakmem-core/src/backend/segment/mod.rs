@@ -67,9 +67,15 @@ fn claim_somewhere(
     wanted: Groups,
     taken: impl Fn(i32) + Copy,
 ) -> Option<(&'static Meta, bool)> {
-    let listed = arena::all().find_map(|arena| claim_in(arena, n, wanted, taken));
-    let found = listed.or_else(|| claim_fresh(n, wanted));
-    found.or_else(|| if wanted == Groups::ALL { claim_scrap(n) } else { claim_far(n) })
+    // A loop, not an adapter of an iterator: its code would lie apart.
+    for arena in arena::all() {
+        let found = claim_in(arena, n, wanted, taken);
+        if found.is_some() {
+            return found;
+        }
+    }
+    claim_fresh(n, wanted)
+        .or_else(|| if wanted == Groups::ALL { claim_scrap(n) } else { claim_far(n) })
 }
 
 /// Claims anywhere, when the wanted groups have no room.

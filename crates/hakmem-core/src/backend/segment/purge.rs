@@ -25,6 +25,7 @@ pub struct Purged {
 
 /// Gives the DIRTY slots of a segment back to the system, if the last one became DIRTY at least
 /// `decay` ms before `now`. If the segment is then wholly free, it goes back to the arena.
+#[unsafe(link_section = ".text.hot.hakmem")]
 pub fn purge(arena: &'static Arena, segment: usize, now: u32, decay: u32) -> Purged {
     let head = head_of(arena, segment);
     let meta = head.segment();

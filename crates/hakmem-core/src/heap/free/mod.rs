@@ -153,6 +153,7 @@ impl Heap {
     ///
     /// # Safety
     /// `block` is on the heap's list of `class`, and the calling thread holds the heap.
+    #[unsafe(link_section = ".text.hot.hakmem")]
     pub(in crate::heap) unsafe fn checked_next(class: usize, block: *mut Block) -> *mut Block {
         if class >= FIRST_LISTED && !check::may_start(block, class as u8) {
             match page::lookup(block.cast()) {
@@ -217,6 +218,7 @@ impl Heap {
     /// `FIRST_LISTED` or more and whose owner was `owner`, and the caller's to free.
     #[inline(never)]
     #[must_use]
+    #[unsafe(link_section = ".text.hot.hakmem")]
     pub unsafe fn keep_remote(&self, page: &Meta, owner: *mut Owner, block: *mut Block) -> bool {
         // In the hardened build, links lead to the same segment. Samples cut lists.
         if harden::ON || profile::is_on() || guard::is_at_work() || self.home.is_far(page) {
@@ -336,6 +338,7 @@ impl Heap {
 
     /// Moves remote frees from the inbox to the lists of their pages (`heap` rule 4). O(batches).
     #[inline(never)]
+    #[unsafe(link_section = ".text.hot.hakmem")]
     pub(in crate::heap) fn merge_remote_frees(&self) {
         // SAFETY: `take` gives the batches of this heap's inbox to this thread.
         unsafe { self.receive(self.owner.inbox().take()) };
@@ -433,6 +436,7 @@ impl Heap {
 
     /// Ends an empty page that is in no queue. The heap caches it if it has fewer than `keep`
     /// cached pages. True: the page went back to its segment.
+    #[unsafe(link_section = ".text.hot.hakmem")]
     pub(in crate::heap) fn end_page(&self, class: usize, page: &'_ Meta, keep: u32) -> bool {
         let blocks = page.carved.get();
         self.counts.existing[class].add(-i64::from(blocks));

@@ -196,6 +196,7 @@ impl Outgoing {
     ///
     /// # Safety
     /// The block is of `page`, was live, and the caller gives it up.
+    #[unsafe(link_section = ".text.hot.hakmem")]
     pub unsafe fn add(&self, heap: &Heap, page: &Meta, block: *mut Block) {
         check::check_start(block, page);
         let size = page.block_size.get();
@@ -249,6 +250,7 @@ impl Outgoing {
     }
 
     /// Moves an open batch, if there is one, to the closed ones.
+    #[unsafe(link_section = ".text.hot.hakmem")]
     fn close(&self, heap: &Heap, i: usize) {
         let batch = heap.open.batches[i].replace(null_mut());
         if batch.is_null() {
@@ -357,6 +359,7 @@ impl Outgoing {
 
     /// Sends all batches. O(batches, and for each 32 owners that many once more).
     #[inline(never)]
+    #[unsafe(link_section = ".text.hot.hakmem")]
     pub fn send_all(&self, heap: &Heap) {
         while self.filling.get() != 0 {
             self.close(heap, self.filling.get().trailing_zeros() as usize);
@@ -386,6 +389,7 @@ impl Outgoing {
     }
 
     /// Sends the batches of a list.
+    #[unsafe(link_section = ".text.hot.hakmem")]
     fn send_list(&self, list: &Cell<*mut RemoteBatch>) {
         let mut batches = list.replace(null_mut());
         while !batches.is_null() {

@@ -15,6 +15,7 @@ use core::ptr::null_mut;
 impl Heap {
     /// Gives up everything that is free: listed blocks go back to their pages, empty pages to their
     /// segments, and remote batches to their owners. O(classes + blocks in lists).
+    #[unsafe(link_section = ".text.hot.hakmem")]
     pub fn collect(&self) {
         self.busy(|| {
             self.receive_remote_frees();
@@ -42,6 +43,7 @@ impl Heap {
     }
 
     /// Gives the blocks of the list of `class` back. The caller is inside. O(blocks of the list).
+    #[unsafe(link_section = ".text.hot.hakmem")]
     pub(in crate::heap) fn put_list_back(&self, class: usize) {
         let mut block = self.owner.front.lists[class].free.replace(null_mut());
         let mut unused = 0;
@@ -154,6 +156,7 @@ impl Heap {
 
     /// Gives up what is wholly free: retired pages, cached pages and cached large blocks. The
     /// caller is inside, or keeps the holder outside (`heap` rule 3). O(classes).
+    #[unsafe(link_section = ".text.hot.hakmem")]
     pub(in crate::heap) fn give_up_unused(&self) {
         for class in 0..CLASSES {
             if let Some(page) = self.queue[class].first()

@@ -196,6 +196,7 @@ fn give_back(page: &Meta, piece: usize, holes: Pieces) -> usize {
 /// # Safety
 /// The calling thread is the owner of the page: the holder of its heap, or of the lock of parked
 /// pages. It is the owner during the call.
+#[unsafe(link_section = ".text.hot.hakmem")]
 pub unsafe fn fill(page: &Meta) -> Option<(*mut Block, u32)> {
     if page.in_holes.get() == 0 {
         return None;

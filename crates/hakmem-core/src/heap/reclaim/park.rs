@@ -26,6 +26,7 @@ impl Heap {
     }
 
     /// Parks a candidate, unless it has become the current page or another thread holds the lock.
+    #[unsafe(link_section = ".text.hot.hakmem")]
     pub(in crate::heap) fn park(&self, page: &Meta) {
         let class = usize::from(page.class.get());
         page.state.set(PageState::Queue);

@@ -87,6 +87,7 @@ pub struct Gathered {
 impl Gathered {
     /// Takes all that is in the inbox of `owner`, whoever that is. The caller makes a pass of the
     /// purge. O(batches).
+    #[unsafe(link_section = ".text.hot.hakmem")]
     pub fn take(owner: &'static Owner, goes_on: impl Fn() -> bool) -> Self {
         let mut this = Self { owner, batches: Chain::default(), rest: Chain::default() };
         let mut batch = owner.inbox().take();
@@ -195,6 +196,7 @@ impl Gathered {
     }
 
     /// Ends the pages of which all blocks were gathered. Returns their bytes. O(batches).
+    #[unsafe(link_section = ".text.hot.hakmem")]
     pub fn end_whole(&mut self) -> usize {
         // SAFETY: `take_out` passes batches of this thread with their pages.
         let mut batch = self.take_out(|batch, page| unsafe { has_all(batch, page) });
@@ -215,6 +217,7 @@ impl Gathered {
     }
 
     /// Puts the batches back into the inboxes of the owners that their pages have now.
+    #[unsafe(link_section = ".text.hot.hakmem")]
     pub fn put_back(mut self) {
         let owner = self.owner;
         // SAFETY: the batches are this thread's, which gives them up. `take_out` passes them with

@@ -137,6 +137,7 @@ impl Heap {
     /// Sends the remote batches, unless they are few. The heap does so before it takes more memory,
     /// and not at each refill: that made batches of only a dozen blocks. If its frees are scattered
     /// it waits until it has enough bytes: each send then writes many inboxes.
+    #[unsafe(link_section = ".text.hot.hakmem")]
     pub fn send_remote_frees(&self) {
         if self.outgoing.is_worth_sending() && !self.outgoing.is_scattered() {
             self.outgoing.send_all(self);
@@ -239,6 +240,7 @@ impl Heap {
     /// The list is of `page`, and this heap's.
     #[cold]
     #[inline(never)]
+    #[unsafe(link_section = ".text.hot.hakmem")]
     pub(in crate::heap) unsafe fn now_and_then(
         &self,
         class: usize,
@@ -412,6 +414,7 @@ impl Heap {
         Some(page)
     }
 
+    #[unsafe(link_section = ".text.hot.hakmem")]
     pub(in crate::heap) fn populate(&self, page: &Meta) {
         if page.segment().is_thp() {
             return self.touch(page);
@@ -423,6 +426,7 @@ impl Heap {
     }
 
     /// Touches the first byte of a zero page of this heap, if that is timed.
+    #[unsafe(link_section = ".text.hot.hakmem")]
     fn touch(&self, page: &Meta) {
         // SAFETY: `segment::claim` has just given this heap the slots of the page, which is zero
         // and not open yet: nobody else writes to it (`segment` rule 1).

@@ -11,7 +11,7 @@ use crate::api::front::resize::size_of_whole;
 use crate::api::front::{keep_limit, refused};
 use crate::backend::arena::SLOT;
 use crate::backend::nodes;
-use crate::backend::page::{self, Kind};
+use crate::backend::page::{self, Kind, Meta};
 use crate::heap::all::are_many;
 use crate::heap::{CachedLarge, Heap};
 use crate::large::huge::{self, kept::Kept};
@@ -23,6 +23,7 @@ use crate::{profile, purge};
 /// alignment of pages.
 #[cold]
 #[inline(never)]
+#[unsafe(link_section = ".text.hot.hakmem")]
 pub fn alloc_big(n: usize, align: usize, clear: Clear) -> *mut u8 {
     if let Err(scope) = thread::state_in_scope() {
         return big_from_scope(scope, n, align, clear);
@@ -148,24 +149,31 @@ pub fn node() -> usize {
     }
 }
 
+/// Takes a large block from a segment, or a huge block, and says whether it is zero. None: there is
+/// no memory.
+#[inline(never)]
+#[unsafe(link_section = ".text.hot.hakmem")]
+fn take_whole(n: usize, align: usize, clear: Clear) -> Option<(&'static Meta, bool)> {
+    if n <= LARGE_MAX && align <= SLOT {
+        return thread::with_heap(|heap| heap.fresh_large(n));
+    }
+    if let Some(kept) = kept_huge()
+        && let Some(got) = huge::take_kept(n, align, kept)
+    {
+        return Some(got);
+    }
+    huge::alloc(n, align, clear == Clear::Nothing, node())
+}
+
 /// A large block from a segment, or a huge block. If there is no memory, it gives all that is free
 /// back first.
 #[inline(never)]
+#[unsafe(link_section = ".text.hot.hakmem")]
 fn new_whole(n: usize, align: usize, clear: Clear) -> *mut u8 {
     if n > huge::TOO_LARGE || align > huge::TOO_LARGE {
         return no_memory();
     }
-    let whole = || {
-        if n <= LARGE_MAX && align <= SLOT {
-            return thread::with_heap(|heap| heap.fresh_large(n));
-        }
-        if let Some(kept) = kept_huge()
-            && let Some(got) = huge::take_kept(n, align, kept)
-        {
-            return Some(got);
-        }
-        huge::alloc(n, align, clear == Clear::Nothing, node())
-    };
+    let whole = || take_whole(n, align, clear);
     let Some((meta, zero)) = whole().or_else(|| refused::again(n, whole)) else {
         return no_memory();
     };
@@ -176,7 +184,8 @@ fn new_whole(n: usize, align: usize, clear: Clear) -> *mut u8 {
         _ => purge::keep_huge_bound(),
     }
     if clear != Clear::Nothing && !zero {
-        // SAFETY: `whole` has just allocated the block for `n` bytes, and no one else knows it yet.
+        // SAFETY: `take_whole` has just allocated the block for `n` bytes, and no one else knows it
+        // yet.
         unsafe {
             match meta.kind() {
                 Kind::Huge => huge::clear(meta, n, clear == Clear::Block),

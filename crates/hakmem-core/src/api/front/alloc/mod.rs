@@ -101,7 +101,14 @@ fn from_heap(heap: &Heap, class: usize, request: usize) -> Option<Found> {
 #[inline(never)]
 #[unsafe(link_section = ".text.hot.hakmem")]
 fn from_new_heap(class: usize, request: usize) -> Option<Found> {
-    thread::with_heap(|heap| from_heap(heap, class, request))
+    thread::with_heap(|heap| from_that_heap(heap, class, request))
+}
+
+/// A function, not a closure, as its code has a place.
+#[inline(never)]
+#[unsafe(link_section = ".text.hot.hakmem")]
+fn from_that_heap(heap: &Heap, class: usize, request: usize) -> Option<Found> {
+    from_heap(heap, class, request)
 }
 
 #[cold]
@@ -125,6 +132,7 @@ fn no_memory() -> *mut u8 {
 
 /// Allocates a block for `n` bytes at a multiple of `align`, a power of two above 16. O(1).
 #[cold]
+#[unsafe(link_section = ".text.hot.hakmem")]
 pub fn alloc_aligned(n: usize, align: usize, clear: Clear) -> *mut u8 {
     if let Clear::Nothing = clear
         && let Some(class) = size_class::of_aligned_small(n, align)

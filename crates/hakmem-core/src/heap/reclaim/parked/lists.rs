@@ -68,6 +68,7 @@ impl Locked {
     }
 
     /// Puts a page that is in no list into one.
+    #[unsafe(link_section = ".text.hot.hakmem")]
     pub(super) fn link(&self, page: &Meta, list: ParkedList) {
         page.parked_list.set(list);
         let Some(queue) = self.list(page) else { return };

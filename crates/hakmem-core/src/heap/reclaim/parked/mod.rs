@@ -174,6 +174,7 @@ impl Locked {
     }
 
     /// Merges remote frees. O(batches).
+    #[unsafe(link_section = ".text.hot.hakmem")]
     fn merge(&self) {
         for to in [&OWNER, &PURGER] {
             // What comes for the page that is out waits until the page is back (`purge` rule 4).
