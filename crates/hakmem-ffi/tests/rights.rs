@@ -339,7 +339,7 @@ fn a_lost_report_does_not_end_a_process_with_a_filter() {
 }
 
 /// A thread that is writing a report on a signal follows, too, although nobody reads the report.
-/// Who changes the rights waits for it.
+/// The thread that changes the rights waits for it.
 #[test]
 fn rights_change_beside_a_report_that_nobody_reads() {
     let (_reader, writer) = std::io::pipe().expect("a pipe");

@@ -162,7 +162,7 @@ unsafe fn read_reused(of: Of) {
     }
 }
 
-/// A write through a dangling pointer shall not choose what an allocation returns.
+/// A write through a dangling pointer must not choose what an allocation returns.
 unsafe fn poison(of: Of) {
     static mut TARGET: [u64; 512] = [0; 512];
     let address = (&raw mut TARGET).addr() + 64;

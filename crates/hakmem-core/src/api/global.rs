@@ -206,7 +206,7 @@ unsafe fn realloc_slow(ptr: *mut u8, layout: Layout, new: Layout) -> *mut u8 {
         }
         let to = Hakmem.alloc(new);
         if to.is_null() {
-            // A block that shall shrink can stay.
+            // A block that is to shrink can stay.
             return match new.size() {
                 size if size <= held => ptr,
                 size => front::resize_at_last(ptr, held, size, new.align()),

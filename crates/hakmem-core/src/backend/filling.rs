@@ -23,7 +23,7 @@ pub fn may_ask() -> bool {
     !REQUESTS.passes_over()
 }
 
-/// True if [`is_sparse`] shall look at the block that is being freed, which asked for huge pages. A
+/// True if [`is_sparse`] is to look at the block that is being freed, which asked for huge pages. A
 /// look is a call that a filter may not allow.
 #[cold]
 pub fn wants_look() -> bool {

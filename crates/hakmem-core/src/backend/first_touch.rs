@@ -174,7 +174,7 @@ pub unsafe fn touch(p: *mut u8, asked: bool) {
 #[unsafe(link_section = ".data.hakmem")]
 static LARGE: AtomicUsize = AtomicUsize::new(0);
 
-/// True if a large or huge block in fresh memory shall be touched: too little is known, or huge
+/// True if a large or huge block in fresh memory is to be touched: too little is known, or huge
 /// pages are dear, or it is one in [`ONE_IN`].
 fn is_due() -> bool {
     let is_known = SYSTEM_PAGE.seen.load(Relaxed) == ENOUGH;

@@ -8,9 +8,9 @@
 //! uses its free memory again does not come here.
 //!
 //! Rules
-//! 1. Who takes clean memory calls `take` first, and does without the memory if it says false. So
-//!    the figure is never above the hard limit, but for limits that the program lowers.
-//! 2. Who gives memory back calls `give` afterwards.
+//! 1. A caller that takes clean memory calls `take` first, and does without the memory if it says
+//!    false. So the figure is never above the hard limit, but for limits that the program lowers.
+//! 2. A caller that gives memory back calls `give` afterwards.
 //! 3. A purge for the soft limit is due when the figure is above the limit, and above `NEXT`, which
 //!    lies a step above what the last such purge left. So a program that lives at the limit takes
 //!    at least a step of clean memory between two such purges.

@@ -44,12 +44,12 @@ pub struct Trial {
 
 /// Huge blocks that the program writes before it reads them.
 pub static WRITTEN: Trial = Trial::new(MOST);
-/// Huge blocks that shall be zero. Programs leave more of such a block untouched.
+/// Huge blocks that are to be zero. Programs leave more of such a block untouched.
 pub static ZERO: Trial = Trial::new(MOST / 2);
 /// Huge blocks of one or two segments where all that try are more than a small part of what is
 /// held.
 pub static SHORT: Trial = Trial::new(0);
-/// The same of those that shall be zero.
+/// The same of those that are to be zero.
 pub static SHORT_ZERO: Trial = Trial::new(0);
 /// Segments for slots, where pages of small blocks are a quarter of what is in use.
 pub static SMALL: Trial = Trial::new(MOST);

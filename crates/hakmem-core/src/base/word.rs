@@ -6,8 +6,8 @@
 //!
 //! Rules
 //! 1. One thread writes a word at a time. So it changes the word by a load and a store, without a
-//!    locked instruction. A thread that becomes the writer is ordered behind the former one.
-//! 2. Only the writer calls [`Word::get`], or a thread that is ordered behind the last write, while
+//!    locked instruction. A thread that becomes the writer is ordered after the former one.
+//! 2. Only the writer calls [`Word::get`], or a thread that is ordered after the last write, while
 //!    none follows. This load is a plain one, which the compiler may join with others.
 //! 3. Any thread may call [`Word::glance`]. It gets some value that the word had. All steps are
 //!    relaxed, and the value says nothing about other memory, but where a protocol has a barrier

@@ -80,7 +80,7 @@ impl Points {
 
     /// True if the next block of `class` is a sample. The caller allocates that block next: no list
     /// that went beyond a sample is still to be cut. So a point that was passed, while the option
-    /// was 0 or behind a filter, is drawn anew.
+    /// was 0 or under a filter, is drawn anew.
     pub fn is_due(&self, class: usize, handed: impl Fn(usize) -> u32) -> bool {
         if !self.is_current() {
             self.run.set(RUN.load(Relaxed));

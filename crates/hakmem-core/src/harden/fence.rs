@@ -8,8 +8,8 @@
 //!
 //! Rules
 //! 1. `LOCK` guards the table. A thread that finds it taken fences nothing.
-//! 2. Who writes the table has the lock, which orders all steps (`tests/loom/lock.rs`). So they are
-//!    relaxed.
+//! 2. The thread that writes the table has the lock, which orders all steps (`tests/loom/lock.rs`).
+//!    So they are relaxed.
 //! 3. [`has`] reads without the lock. It compares one word for each place, and follows none: the
 //!    answer is right for one moment. A thread that frees a block asks of that block alone. It is
 //!    right about it: whoever gave it the block was ordered behind the place that the block left.

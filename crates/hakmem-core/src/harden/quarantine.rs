@@ -2,7 +2,7 @@
 //!
 //! A dangling pointer is harmless while its block waits, and a write through it shows when the
 //! block leaves. A block that comes in takes a random place, and the one that was there leaves. So
-//! nobody can foretell when a block is allocated again.
+//! nobody can predict when a block is allocated again.
 //!
 //! Rules
 //! 1. Only the holder of the heap that has the quarantine uses it.

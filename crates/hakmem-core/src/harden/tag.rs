@@ -259,8 +259,8 @@ pub unsafe fn is_sound(p: *mut u8, room: usize) -> bool {
     unsafe {
         let word = place(p, room).load(Relaxed);
         let upper = (word ^ mask(p.addr()) as u64) >> (64 - TURN);
-        // One of both is 0. A minimum in place of a branch: whether a neighbour is free can not be
-        // foretold.
+        // One of both is 0. A minimum in place of a branch: whether a neighbour is free cannot be
+        // predicted.
         (upper ^ u64::from(UPPER)).min(word) == 0
     }
 }

@@ -3,7 +3,7 @@
 
 /// So many bytes of a block are wiped and checked.
 pub const MOST: usize = 4 << 10;
-/// Up to so many bytes there is no loop, so no branch that the processor foretells wrongly where
+/// Up to so many bytes there is no loop, so no branch that the processor predicts wrongly where
 /// sizes vary.
 const SHORT: usize = 128;
 /// Up to so many bytes a loop is faster than a call of the C library.

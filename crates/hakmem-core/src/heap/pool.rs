@@ -162,8 +162,8 @@ fn reap(_: &Guard<'static>, me: u32) {
         if heap.thread().load(Acquire) != numbers {
             continue;
         }
-        // The kernel took the number away after the last write of the thread, behind barriers of
-        // its own. Acquire: what follows reads nothing from before the kernel's answer.
+        // The kernel took the number away after the last write of the thread, after barriers of its
+        // own. Acquire: what follows reads nothing from before the kernel's answer.
         fence(Acquire);
         // SAFETY: the thread of that number has ended, so nobody else uses its heap, and this
         // thread sees its writes. `seize` makes the calling thread the holder while it runs the

@@ -94,7 +94,7 @@ fn is_asleep(thread: u32) -> bool {
     }
     let Ok(name) = CStr::from_bytes_until_nul(&name.bytes) else { return false };
     let mut answer = [0; 16];
-    // What this thread wrote is seen by who takes the kernel's locks behind this.
+    // What this thread wrote is seen by who takes the kernel's locks after this.
     fence(SeqCst);
     super::own::with_file(name, |read| _ = read(&mut answer));
     fence(SeqCst);

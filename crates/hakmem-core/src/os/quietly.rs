@@ -4,7 +4,7 @@
 //! Rules
 //! 1. The kernel sends the signal of a failed write to the thread that writes. So the thread blocks
 //!    these signals, and drops what came. A signal that was pending before is the program's.
-//! 2. A filter for system calls may end the process for the question what is pending. So behind a
+//! 2. A filter for system calls may end the process for the question what is pending. So under a
 //!    filter that the process made, a signal that came stays, and stays blocked.
 
 use super::SignalMask;
@@ -22,7 +22,7 @@ fn mask() -> SignalMask {
     SIGNALS.into_iter().fold(0, |all, signal| all | 1 << (signal - 1))
 }
 
-/// True after a failed write behind a filter: `SIGNALS` stayed blocked, and may be pending.
+/// True after a failed write under a filter: `SIGNALS` stayed blocked, and may be pending.
 static LEFT_BLOCKED: AtomicBool = AtomicBool::new(false);
 
 /// Writes all of `bytes`, in one system call if the descriptor takes as much. The number of the
@@ -71,7 +71,7 @@ fn without_signals<R>(f: impl FnOnce() -> R) -> R {
 }
 
 /// As [`without_signals`], in a process that may have a filter: it does not ask what was pending
-/// before. If `f` fails, that is dropped too, or behind a filter that the process made all stays
+/// before. If `f` fails, that is dropped too, or under a filter that the process made all stays
 /// (rule 2).
 fn blocking_signals<E>(f: impl FnOnce() -> Result<(), E>) -> Result<(), E> {
     let before = block_too(mask());

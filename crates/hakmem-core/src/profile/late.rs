@@ -8,11 +8,11 @@
 //! ```
 //!
 //! Rules
-//! 1. Who frees a sample and does not get the books puts the block in. It stays a live sample
-//!    until a thread that takes it out has the books. The child of a fork that came while a thread
-//!    had taken blocks out keeps these as live samples.
-//! 2. Who takes blocks out holds no lock, and does not wait for the books: it puts the blocks in
-//!    again.
+//! 1. A thread that frees a sample and does not get the books puts the block in. It stays a live
+//!    sample until a thread that takes it out has the books. The child of a fork that came while a
+//!    thread had taken blocks out keeps these as live samples.
+//! 2. A thread that takes blocks out holds no lock, and does not wait for the books: it puts the
+//!    blocks in again.
 
 use super::marked::{Freed, plain, take_out};
 use super::table::with_books_at_once;

@@ -1,8 +1,8 @@
 //! From a pointer or metadata to the heap, and to the bytes of the block.
 //!
 //! Rules
-//! 1. Who has a live block of a heap follows the link in its metadata. Who has none looks for the
-//!    heap among all heaps, and follows no link (`program` rule 2).
+//! 1. A thread that has a live block of a heap follows the link in its metadata. A thread that has
+//!    none looks for the heap among all heaps, and follows no link (`program` rule 2).
 
 use super::{ProgramHeap, registry};
 use crate::backend::page::{self, Kind, Meta};

@@ -2,8 +2,8 @@
 //! the lock.
 //!
 //! Rules
-//! 1. Who frees a block and may not wait for the lock puts it in. The next one to take the lock
-//!    takes all out (`program` rule 4).
+//! 1. A thread that frees a block and may not wait for the lock puts it in. The next one to take
+//!    the lock takes all out (`program` rule 4).
 
 use super::{Locked, of};
 use crate::profile::Sample;

@@ -26,8 +26,8 @@
 //!    `give_up`, or the one whose `let_go` returned [`Tidied::Popped`]. A fork between the two
 //!    steps loses the heap to the child: there it is in no pool. A new heap is LIVE before other
 //!    threads can find it.
-//! 4. Who becomes the holder tells the purge so before it uses the heap (`pause` rule 4). The
-//!    adopter tells it by the number of its thread, and others by the state.
+//! 4. A thread that becomes the holder tells the purge so before it uses the heap (`pause` rule 4).
+//!    The adopter tells it by the number of its thread, and others by the state.
 //!
 //! Model: `tests/loom/heap_state.rs`.
 

@@ -17,7 +17,7 @@
 //!    leaves a heap alone whose holder is inside.
 //! 3. One thread at a time pauses heaps: the one that makes a pass of the purge.
 //! 4. A heavy barrier may reach the holder alone that the purge knows of. So who becomes the holder
-//!    says so first, and calls [`changed_hands`]. The purge asks behind its barrier whether the
+//!    says so first, and calls [`changed_hands`]. The purge asks after its barrier whether the
 //!    holder is the one that it knew. If it is not told of a new one, that one sees `stop`.
 //!
 //! Model: `tests/loom/pause.rs`. There both barriers are fences: loom has no system call that

@@ -20,7 +20,7 @@
 //! (`os::HeavyBarriers`).
 //!
 //! Rules
-//! 1. The holder reads the owner for each free, behind the pop that gave the block. It may pop
+//! 1. The holder reads the owner for each free, after the pop that gave the block. It may pop
 //!    several blocks of one page off the heap's list by one store, and count them by one. It reads
 //!    the owner again only if it read another owner, and acts by the last read. If it read its own
 //!    heap before the first heavy barrier, the purge sees that pop. So the purge finds the block
@@ -28,15 +28,15 @@
 //!    such a word, and a free reads that of its block. The purge writes all of them ahead of the
 //!    barrier.
 //! 2. The count is the last word of a free that the holder writes. If the purge reads it, the list
-//!    of the page is complete for the purge behind the second heavy barrier.
+//!    of the page is complete for the purge after the second heavy barrier.
 //! 3. If any barrier fails, all pages go back. A purge that has all used blocks of a page itself,
 //!    as remote frees, takes nothing away: it needs the second barrier alone ([`settle`]).
 //! 4. The purge walks the heap's list by the links in its blocks. The holder may take such a block
 //!    meanwhile, and the program may write anything there. But the list goes on before the program
-//!    writes. So if the walk read what the program wrote, the first block is another one behind the
+//!    writes. So if the walk read what the program wrote, the first block is another one after the
 //!    second heavy barrier, and the page goes back.
 //! 5. Before the first heavy barrier the purge keeps the holder out of its slow paths
-//!    (`proto::pause`). So behind that barrier no block of a taken page comes onto the heap's list,
+//!    (`proto::pause`). So after that barrier no block of a taken page comes onto the heap's list,
 //!    but by a free that asked before: of a block that was live. So `first` is not the same again
 //!    after a pop of such a block. Blocks of other pages may come and go. Then a block may be live
 //!    that the walk found listed. The page was taken before that block was popped, so its free goes
@@ -49,7 +49,7 @@
 
 use crate::base::sync::{Ordering, light_fence};
 
-/// The holder takes the first block off its heap's list: `go_on` writes the list. Behind this the
+/// The holder takes the first block off its heap's list: `go_on` writes the list. After this the
 /// program may write to the block, and free it (rules 1 and 4).
 #[inline(always)]
 pub fn pop(go_on: impl FnOnce()) {
@@ -58,7 +58,7 @@ pub fn pop(go_on: impl FnOnce()) {
 }
 
 /// The holder takes the first blocks off its heap's list again, as the list has no room for them.
-/// `go_on` writes the list, and `owner` reads whose page they are of: only behind that, as a purge
+/// `go_on` writes the list, and `owner` reads whose page they are of: only after that, as a purge
 /// may have found them listed and taken the page (rule 1).
 #[inline(always)]
 pub fn pass_on<O>(go_on: impl FnOnce(), owner: impl FnOnce() -> O) -> O {

@@ -136,7 +136,7 @@ fn a_handle_of_a_deleted_heap_is_found() {
     }
 }
 
-/// Who frees a heap's block as any block gives it back to the heap; who resizes it so gets a block
+/// A free of a heap's block as of any block gives it back to the heap; a realloc so gives a block
 /// of the thread's heap.
 #[test]
 fn the_ordinary_calls_take_a_block_of_a_heap() {

@@ -80,7 +80,7 @@ fn a_pipe_by_name_without_a_reader_is_not_waited_for() {
     all_are_lost(&file, "No such device or address");
 }
 
-/// Who holds it open and does not read is waited for, but not for ever.
+/// hakmem waits for a process that holds it open and does not read, but not for ever.
 #[test]
 fn a_pipe_by_name_that_is_full_loses_the_report() {
     let directory = tempfile::tempdir().expect("a temporary directory");

@@ -173,7 +173,7 @@ unsafe fn realloc_by_copy(p: *mut u8, old: usize, size: usize) -> *mut u8 {
     check::check_any(p);
     let to = front::alloc16(size);
     if to.is_null() {
-        // A block that shall shrink can stay.
+        // A block that is to shrink can stay.
         // SAFETY: the caller promises a live block of its own, which is as it was.
         return if size <= old { p } else { unsafe { front::resize_at_last(p, old, size, 16) } };
     }

@@ -12,7 +12,7 @@
 //! ```
 //!
 //! Rules
-//! 1. Who calls `free16` with a pointer of ours gives up a live block: nobody reads, writes or
+//! 1. A caller of `free16` with a pointer of ours gives up a live block: nobody reads, writes or
 //!    frees it from the call on.
 //! 2. While a block is live its segment is in use, and its page has the class and the size that it
 //!    was carved with. So the metadata that its address leads to is accessible and says what the
@@ -141,7 +141,7 @@ unsafe fn is_own(page: *const Meta) -> bool {
 
 /// Frees a block of a page that this thread's heap owns, onto the list that the page says: its own
 /// one, or for blocks above `SMALL_MAX` that of the heap. So no branch asks which of them it is: a
-/// program that frees blocks of many sizes makes that hard to foretell.
+/// program that frees blocks of many sizes makes that hard to predict.
 ///
 /// # Safety
 /// [`is_own`] said so of `page`, the slot that `p` lies in; `p` is live and the caller's to free.
@@ -184,7 +184,7 @@ unsafe extern "C" fn countdown_over(list: *const List, page: *const Meta) {
         let room = unsafe { (*list).most.get() / 2 }.max(1);
         while let Some(beyond) = heap.take_beyond(class, room) {
             // SAFETY: the blocks were on the heap's list, beyond what that takes, and are this
-            // call's now. The owner was read from their page behind that.
+            // call's now. The owner was read from their page after that.
             unsafe { free_beyond(beyond, heap) };
         }
     } else {

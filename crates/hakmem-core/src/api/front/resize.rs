@@ -111,7 +111,7 @@ pub unsafe fn resize(p: *mut u8, old: usize, n: usize, align: usize) -> Option<*
     resized
 }
 
-/// [`resize`] of a block that shall grow, after an allocation for a copy has failed: that has given
+/// [`resize`] of a block that is to grow, after an allocation for a copy has failed: that has given
 /// back what was free, so perhaps the block itself can grow now. Null: nothing has changed.
 ///
 /// # Safety

@@ -7,8 +7,8 @@
 //! ```
 //!
 //! Rules
-//! 1. Who calls `free`, `realloc` or `usable_size` may be wrong about the pointer. So every word of
-//!    the block is checked before it is used, and the metadata says what may be read.
+//! 1. A caller of `free`, `realloc` or `usable_size` may be wrong about the pointer. So every word
+//!    of the block is checked before it is used, and the metadata says what may be read.
 //! 2. A block that did not pass is left alone for ever if the option `ON_ERROR` lets the program go
 //!    on.
 //! 3. A block in a page with an owner is zero when it comes from the front end, but for its link,

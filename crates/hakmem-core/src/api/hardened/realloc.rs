@@ -66,7 +66,7 @@ pub(super) unsafe fn resize(
             give_up(p, live);
             return to;
         }
-        // A block that shall shrink can stay. A tag tells so many bytes behind the request at most.
+        // A block that is to shrink can stay. A tag tells so many bytes behind the request at most.
         if size <= live.size && live.room - size <= u32::MAX as usize {
             tag::rewrite(p, live.room, size, origin);
             return p;
@@ -76,8 +76,8 @@ pub(super) unsafe fn resize(
     }
 }
 
-/// [`resize`] without a copy of the contents. None: nothing has changed, but that a block which
-/// shall shrink may have less room.
+/// [`resize`] without a copy of the contents. None: nothing has changed, but that a block which is
+/// to shrink may have less room.
 ///
 /// # Safety
 /// As [`resize`].

@@ -143,7 +143,7 @@ pub unsafe fn reallocate(
                     free(heap, p, by, size);
                     return Ok(to);
                 }
-                // A block that shall shrink can stay. A tag tells so many bytes at most.
+                // A block that is to shrink can stay. A tag tells so many bytes at most.
                 Err(_) if total <= room && (!harden::ON || room - total <= u32::MAX as usize) => p,
                 // The failed allocation has given back what was free.
                 Err(Refusal::Memory) => resized().ok_or(Refusal::Memory)?,

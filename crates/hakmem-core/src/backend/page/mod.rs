@@ -31,11 +31,11 @@
 //!    retired or cached page names no owner: it is the holder of the heap that keeps it. Before a
 //!    page is opened it is the thread that claimed the slot.
 //! 2. `owner` is not null while a block of the page is used, and null otherwise. So a free into an
-//!    empty page takes the slow path, which reports the error. Only a page's first slot has an
-//!    owner. The word of a further slot names that owner too: `free` compares it, and need not read
-//!    the first slot. Who sets or clears the owner does so in all slots. `owner` is also null for a
-//!    page of sampled blocks, whose first line belongs to `profile`, and for a page of a program
-//!    heap, whose first line belongs to the holder of that heap's lock (`program` rule 1).
+//!    empty page takes the slow path, which reports the error. Each slot's word names the owner of
+//!    its page. So `free` compares that word, and need not read the first slot. `owner` answers for
+//!    the first slot only. A thread that sets or clears the owner does so in all slots. `owner` is
+//!    also null for a page of sampled blocks, whose first line belongs to `profile`, and for a page
+//!    of a program heap: the holder of that heap's lock has the first line (`program` rule 1).
 //! 3. Who writes the rest of the second line: the owner of the slot (see `proto::slots`), before a
 //!    block of the slot is allocated and after the last block was freed. While a large or huge
 //!    block is live: the thread that allocates or resizes it. `stamp` of a parked page belongs to
@@ -204,7 +204,7 @@ impl Meta {
     /// the heap's list, for a slot of which [`Meta::has_no_owner`] was false.
     #[inline(always)]
     pub fn page_and_owner(&'static self) -> (&'static Meta, *mut Owner, bool) {
-        // For all slots alike: which of them a block is in cannot be foretold.
+        // For all slots alike: which of them a block is in cannot be predicted.
         let page = self.listed_head();
         let owner = page.owner_word.get().map_addr(|word| word & !LISTED);
         (page, owner, usize::from(page.class.get()) >= FIRST_LISTED)

@@ -24,7 +24,8 @@
 //!    no more. Blocks of 16 bytes have no such word.
 //! 5. In the hardened build word 2 is a *seal*: a number of the anchor's address, of word 1 and of
 //!    the secret. A change of word 1 changes the seal by a difference alone. So the change never
-//!    makes a word right that the program wrote. Who takes a batch, or ends its page, checks it.
+//!    makes a word right that the program wrote. A thread that takes a batch, or ends its page,
+//!    checks it.
 
 use crate::backend::page::{self, Block, Meta};
 use crate::backend::{arena, check};

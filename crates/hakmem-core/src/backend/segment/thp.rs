@@ -105,7 +105,7 @@ impl Facts {
 }
 
 /// Asks for huge pages for a fresh segment whose first `n` slots are claimed, or tries them, if
-/// that pays. True if the caller shall call [`first_touch::touch_large`] for these slots.
+/// that pays. True if the caller has to call [`first_touch::touch_large`] for these slots.
 pub(super) fn choose_thp(head: &Meta, n: u32) -> bool {
     let at = head.start().addr();
     let facts = Facts::read(n);

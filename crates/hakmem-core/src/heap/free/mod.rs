@@ -55,7 +55,7 @@ pub struct Beyond {
     /// How many they are, one at least.
     pub count: i32,
     pub page: &'static Meta,
-    /// The owner of the page, read behind the pop (`take_away` rule 1).
+    /// The owner of the page, read after the pop (`take_away` rule 1).
     pub owner: *mut Owner,
 }
 

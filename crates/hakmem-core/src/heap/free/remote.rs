@@ -326,7 +326,7 @@ impl Outgoing {
         }
         while filled != 0 {
             let chain = &chains[filled.trailing_zeros() as usize];
-            // SAFETY: the bit of the chain was set behind the write of it.
+            // SAFETY: the bit of the chain was set after the write of it.
             self.send(unsafe { chain.assume_init_ref() });
             filled &= filled - 1;
         }

@@ -41,7 +41,7 @@
 //!      decides nothing: the first block of the list is another one by then, and the page
 //!      goes back (`take_away` rules 4 and 5).
 //! 6. A heavy barrier may reach the one thread alone whose number the heap had before the pause
-//!    (`os::HeavyBarriers`). Behind it the purge asks whether that thread is the holder still. If
+//!    (`os::HeavyBarriers`). After it the purge asks whether that thread is still the holder. If
 //!    another one became the holder meanwhile, it has told so, or it sees the pause (`pause` rule
 //!    4). The holder may give a paused heap up. The next one waits: before it takes or frees a
 //!    block it enters a slow path (`Heap::settle`, `Heap::collect`).
@@ -138,7 +138,7 @@ pub fn give_up_all(
         }
         let seen = heap.seen();
         let is_due = seen.is_due(heap, now, decay, pauses);
-        // What is due and cannot be looked at, as behind a filter that the process made, is not
+        // What is due and cannot be looked at, as under a filter that the process made, is not
         // expected later either.
         let mut comes = !is_due;
         if is_due

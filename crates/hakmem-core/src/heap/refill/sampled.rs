@@ -235,7 +235,7 @@ impl Heap {
     /// samples: it counted when a refill put it there, or no sample is due.
     pub fn may_take(&self, class: usize) -> bool {
         let (is_profiled, is_guarded) = (profile::is_on(), guard::is_at_work());
-        // Neither: guards are on behind a filter.
+        // Neither: guards are on under a filter.
         if self.owner.front.lists[class].kept() == 0 || !is_profiled && !is_guarded {
             return true;
         }

@@ -36,7 +36,7 @@ pub(super) fn tried_of(huge: &Meta, len: usize) -> usize {
     if huge.segment().thp.load(Relaxed) == TRIED { len } else { 0 }
 }
 
-/// True if the huge block, which is being freed, has `len` segments and asked for huge pages, shall
+/// True if the huge block, which is being freed, has `len` segments and asked for huge pages, is to
 /// be looked at. Not a shorter one: it wastes little.
 pub(super) fn wants_look(huge: &Meta, len: usize) -> bool {
     len >= LEAST_TRIED && huge.segment().is_thp() && filling::wants_look()
@@ -71,7 +71,7 @@ pub(super) fn filled_part(n: usize, len: usize) -> usize {
 
 /// Asks for huge pages for a fresh block of `n` bytes in `run`, of `len` segments, or tries them in
 /// the segments that it fills, if that is likely to be no waste. Returns what it told the kernel.
-/// `written`: the program will write the block before it reads it. A block that shall be zero may
+/// `written`: the program will write the block before it reads it. A block that is to be zero may
 /// only try them, and has less room for that.
 pub(super) fn ask_at_once(run: Run, n: usize, len: usize, written: bool) -> u8 {
     // Where huge pages are dear, one segment shows whether they still are.

@@ -3,7 +3,7 @@
 //!
 //! The ratings are those of Elo, from chess. In each round every two candidates meet, and the
 //! cheaper one gets the larger part of a point. Each rating then moves by the difference between
-//! the result and what the two ratings foretold. A lead of 400 points foretells costs of one to
+//! the result and what the two ratings predicted. A lead of 400 points predicts costs of one to
 //! ten. So one odd round moves little, and a habit of some rounds moves much.
 //!
 //! A round ends when the candidates' costs have come apart: the program demanded memory again that

@@ -20,10 +20,10 @@
 //!    within a second, as by a file server that takes the rights of each client, the next one
 //!    comes after that second, also where threads end by a system call ([`end`]). Until then slow
 //!    paths make the passes.
-//! 5. Where the system refuses the thread (`RLIMIT_NPROC`), and behind a filter, slow paths make
-//!    the passes. What was needed lately does not raise the budget then (`backend::lately`), so
-//!    that little is left when the program makes no more calls. After a refusal slow paths try
-//!    again once a second.
+//! 5. Where the system refuses the thread (`RLIMIT_NPROC`), and under a filter, slow paths make the
+//!    passes. What was needed lately does not raise the budget then (`backend::lately`), so that
+//!    little is left when the program makes no more calls. After a refusal slow paths try again
+//!    once a second.
 //!
 //! `proto::worker` says when it begins and ends.
 
