@@ -23,9 +23,9 @@
 //! 3. The holder is `inside` while it moves pages between lists, and a purge may keep it outside
 //!    for a moment (`proto::pause`, `reclaim::sleeping`). The child of a fork cannot use a heap
 //!    whose holder was inside at the fork. At any other moment a heap is consistent: a store takes
-//!    a block off a list, and one puts it there. What a fork interrupts before it counts makes a
-//!    page look fuller than it is, or a heap's list shorter or longer by a block, or by those that
-//!    a full list passes on.
+//!    a block off a list, and one puts it there. If a fork comes between that store and the count
+//!    of the block, the count is wrong in the child: a page looks fuller than it is, or a heap's
+//!    list shorter or longer, by one block or by those that a full list passes on.
 //! 4. A refill merges the inbox before it takes the list of a page (`page` rule 4).
 
 pub mod all;

@@ -36,11 +36,13 @@
 //!    writes. So if the walk read what the program wrote, the first block is another one after the
 //!    second heavy barrier, and the page goes back.
 //! 5. Before the first heavy barrier the purge keeps the holder out of its slow paths
-//!    (`proto::pause`). So after that barrier no block of a taken page comes onto the heap's list,
-//!    but by a free that asked before: of a block that was live. So `first` is not the same again
-//!    after a pop of such a block. Blocks of other pages may come and go. Then a block may be live
-//!    that the walk found listed. The page was taken before that block was popped, so its free goes
-//!    to the new owner.
+//!    (`proto::pause`). So after that barrier a block of a taken page comes onto the heap's list
+//!    only by a free that read the owner before it: a free of a block that was live then.
+//!    - The holder pops a listed block of a taken page. From now on it is live. Its next free reads
+//!      the new owner, and does not put it onto this list. So `first` is not the same again.
+//!    - The holder pops blocks of other pages, and frees them again. `first` may be the same then.
+//!      A block that the walk found listed may be live. Its page was taken before the pop, so its
+//!      free goes to the new owner.
 //! 6. A free makes its block the first one by a release, and the purge reads that by an acquire. So
 //!    the walk does not read from the block what the program wrote before the free.
 //!

@@ -15,10 +15,11 @@
 //! 2. malloc does not count the blocks of a list. So [`Turns`] counts the frees since the list was
 //!    empty: a refill says so. After many of them the heap walks the list: at most four steps for
 //!    each free.
-//! 3. An empty list takes none: perhaps the thread only frees blocks of this class. If a list is
-//!    nearly full, some blocks are sent. If it is so still, the thread frees more than it
-//!    allocates, and what is listed would keep pages of others if the thread slept. So the list
-//!    goes back, and takes none for long.
+//! 3. An empty list takes no block: perhaps the thread only frees blocks of this class. If a list
+//!    is nearly full, the heap sends some of the next blocks. If the list is nearly full after them
+//!    still, the thread frees more than it allocates. What is listed would keep pages of others if
+//!    the thread slept. So the heap gives all of the list back, and the list takes no block for
+//!    long.
 //! 4. No block of a parked page comes onto the list, by the owner that the free read. So nothing
 //!    here depends on whether a purge pauses the heap, as it does in [`Heap::keep_remote`].
 
