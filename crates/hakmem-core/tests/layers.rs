@@ -67,7 +67,7 @@ fn uses(text: &str, depth: usize) -> BTreeSet<String> {
     found
 }
 
-fn files(folder: &Path, into: &mut Vec<PathBuf>) {
+pub fn files(folder: &Path, into: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(folder).expect("a folder") {
         let path = entry.expect("an entry").path();
         match path.is_dir() {

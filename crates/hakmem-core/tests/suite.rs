@@ -25,6 +25,7 @@ mod profile_pace;
 mod program_heaps;
 mod props;
 mod reserved;
+mod rules;
 mod sends;
 mod small;
 mod stress;

@@ -73,7 +73,7 @@ unsafe extern "C" fn free_large_later(p: *mut u8, meta: &'static Meta, heap: &'s
 pub unsafe extern "C" fn free_whole(p: *mut u8, meta: &'static Meta) {
     // A block of whole slots starts where its first slot does; the other slots have no kind.
     let kind = if p.addr().is_multiple_of(SLOT) { meta.kind() } else { Kind::Free };
-    // SAFETY: a block of that kind starts at `p`. It is live and given up (rule 1).
+    // SAFETY: a block of that kind starts at `p`. It is live and given up (`free` rule 1).
     let released = unsafe {
         match (kind, thread::state()) {
             (Kind::Large, ThreadState::Live(heap)) => return free_large(p, meta, heap),
@@ -139,11 +139,11 @@ pub fn free_guarded(p: *mut u8) {
 #[inline(never)]
 unsafe fn free_sampled(p: *mut u8, meta: &'static Meta) {
     if let Some((heap, head)) = program::of(p) {
-        // SAFETY: the block is live and given up (rule 1).
+        // SAFETY: the block is live and given up (`free` rule 1).
         return unsafe { free_of(heap, p, head) };
     }
-    // SAFETY: if `p` is a sample, it is live and given up (rule 1). One that is unmarked is a large
-    // or huge block from then on.
+    // SAFETY: if `p` is a sample, it is live and given up (`free` rule 1). One that is unmarked is a
+    // large or huge block from then on.
     unsafe {
         match profile::freed(p, meta) {
             // A large block that waits for the profile's books is free memory to the purge.
