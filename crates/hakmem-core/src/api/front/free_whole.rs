@@ -142,8 +142,8 @@ unsafe fn free_sampled(p: *mut u8, meta: &'static Meta) {
         // SAFETY: the block is live and given up (`free` rule 1).
         return unsafe { free_of(heap, p, head) };
     }
-    // SAFETY: if `p` is a sample, it is live and given up (`free` rule 1). One that is unmarked is a
-    // large or huge block from then on.
+    // SAFETY: if `p` is a sample, it is live and given up (`free` rule 1). One that is unmarked is
+    // a large or huge block from then on.
     unsafe {
         match profile::freed(p, meta) {
             // A large block that waits for the profile's books is free memory to the purge.

@@ -200,6 +200,15 @@ impl Meta {
         self.owner_word.peek().is_null()
     }
 
+    // From a slot to the first slot of its page:
+    //
+    // | function         | for a slot                                                            |
+    // |------------------|-----------------------------------------------------------------------|
+    // | `listed_head`    | whose word names an owner: one load                                   |
+    // | `page_and_owner` | the same, with the owner                                              |
+    // | `head`           | of any kind: reads the kind first                                     |
+    // | `head_of_block`  | in which a live block starts: as `head`, but mostly reads the word only |
+
     /// The page that the slot is of, its owner, and whether the owner's frees of its blocks go onto
     /// the heap's list, for a slot of which [`Meta::has_no_owner`] was false.
     #[inline(always)]
@@ -210,8 +219,7 @@ impl Meta {
         (page, owner, usize::from(page.class.get()) >= FIRST_LISTED)
     }
 
-    /// The first slot of a page, from any of its slots, for slots whose word names
-    /// an owner.
+    /// The first slot of a page, from any of its slots, for slots whose word names an owner.
     #[inline(always)]
     pub fn listed_head(&self) -> &'static Meta {
         // SAFETY: `open` gave each slot of the page its distance to the first one, before the word
