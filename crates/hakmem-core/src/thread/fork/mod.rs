@@ -125,6 +125,7 @@ extern "C" fn after_fork() {
 
 extern "C" fn after_fork_in_child() {
     let me = os::thread_token();
+    // Locks come first: all that follows may take one (rule 1). `before_fork` took the profile's.
     profile::release_after_fork();
     for Guarded(lock, repair) in LOCKS.iter().filter(|l| l.0.is_held_by_other_than(me)) {
         lock.reset();
@@ -136,16 +137,20 @@ extern "C" fn after_fork_in_child() {
         huge::forget_part(1 + i);
     }
     foreign::after_fork(me);
+    // What these knew of threads that are not there.
     if harden::ON {
         harden::after_fork();
     }
     purge::after_fork();
+    // Each heap counts the huge blocks that it keeps before the cache adds them up.
     let others = all_heaps().filter(|heap| !is_own(heap));
     others.for_each(|heap| heap.huge().recount());
     huge::after_fork(all_heaps().map(|heap| heap.huge().allowed.load(Relaxed)).sum());
     profile::after_fork();
     guard::after_fork();
     registry::after_fork(me, scope::entered);
+    // The counts that heaps share begin anew before those of each heap. They take over what
+    // `parked` has given up, so the counts of `parked` come after them.
     heap::counts::reset_all(|class| GivenUp {
         blocks: parked::returned(class) + profile::returned(class),
         pages: parked::given(class),
@@ -154,6 +159,7 @@ extern "C" fn after_fork_in_child() {
     heap::reset_heapless_frees();
     parked::reset_counts();
     large::reset_heapless_frees();
+    // Heaps come last: a thread that the child starts may adopt them.
     release_heaps(me);
 }
 
