@@ -254,9 +254,13 @@ impl Arena {
 
 /// The numbers of the set bits, lowest first.
 fn bits(mut word: u64) -> impl Iterator<Item = usize> {
-    core::iter::from_fn(move || {
-        let bit = (word != 0).then(|| word.trailing_zeros() as usize)?;
-        word &= word - 1;
-        Some(bit)
-    })
+    core::iter::from_fn(move || (word != 0).then(|| take_lowest(&mut word)))
+}
+
+/// Clears the lowest bit that is set, and returns its number. `word` is not 0.
+#[inline(always)]
+fn take_lowest(word: &mut u64) -> usize {
+    let lowest = word.trailing_zeros() as usize;
+    *word &= *word - 1;
+    lowest
 }

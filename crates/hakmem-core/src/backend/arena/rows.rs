@@ -5,7 +5,7 @@
 //! 2. Only groups in use have rows. The summary says in which of them a row has bits.
 
 use super::layout::summary_words;
-use super::{Arena, GROUP};
+use super::{Arena, GROUP, take_lowest};
 use crate::backend::nodes::Groups;
 use crate::base::sync::{
     AtomicU64,
@@ -52,7 +52,8 @@ impl Arena {
     }
 }
 
-/// The iterator of [`Arena::listed`].
+/// The iterator of [`Arena::listed`]. Not made of adapters: their code would lie apart from what
+/// runs at the start.
 pub struct Listed {
     arena: &'static Arena,
     row: usize,
@@ -86,11 +87,4 @@ impl Iterator for Listed {
         }
         Some(self.group * GROUP + take_lowest(&mut self.segments))
     }
-}
-
-/// Clears the lowest bit that is set, and returns its number.
-fn take_lowest(bits: &mut u64) -> usize {
-    let lowest = bits.trailing_zeros() as usize;
-    *bits &= *bits - 1;
-    lowest
 }
