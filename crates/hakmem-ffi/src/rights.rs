@@ -20,7 +20,8 @@
 //!    library's own functions. The linker puts it into each static program that starts threads. In
 //!    all others it is null, and there is one thread.
 //! 4. A child of vfork shares its parent's memory, and the scavenger there is its parent's. So a
-//!    filter that such a child makes changes nothing here (`c::in_shared_memory`).
+//!    filter that such a child makes changes nothing here but `CHILD_HAS_FILTER`
+//!    (`c::in_shared_memory`).
 
 use crate::errno;
 use core::ffi::{CStr, c_char, c_int, c_long, c_ulong, c_void};
@@ -81,8 +82,9 @@ fn held<R>(call: impl FnOnce() -> R) -> R {
     result
 }
 
-/// True if a child of vfork has made a filter. Its parent finds this, too.
-static IN_CHILD: AtomicBool = AtomicBool::new(false);
+/// A child of vfork has made a filter. Its parent, with the same memory, reads this too: from then
+/// on the scavenger stays when a thread ends by `syscall`.
+static CHILD_HAS_FILTER: AtomicBool = AtomicBool::new(false);
 
 /// Makes a call that makes a filter for system calls. `is_made` says by its result whether it did.
 fn filtering(call: impl FnOnce() -> c_long, is_made: impl FnOnce(c_long) -> bool) -> c_long {
@@ -94,7 +96,7 @@ fn filtering(call: impl FnOnce() -> c_long, is_made: impl FnOnce(c_long) -> bool
     if c::in_shared_memory() {
         let result = call();
         if is_made(result) {
-            IN_CHILD.store(true, Relaxed);
+            CHILD_HAS_FILTER.store(true, Relaxed);
         }
         return result;
     }
@@ -144,7 +146,7 @@ extern "C" fn watched_syscall(
     match number {
         libc::SYS_exit => {
             // A child of vfork has no scavenger of its own. If it made a filter, it asks nothing.
-            if c::has_scavenger() && !IN_CHILD.load(Relaxed) && !c::in_shared_memory() {
+            if c::has_scavenger() && !CHILD_HAS_FILTER.load(Relaxed) && !c::in_shared_memory() {
                 c::end_scavenger();
             }
             call()

@@ -172,7 +172,8 @@ pub type Found = (NonNull<Block>, bool);
 impl Heap {
     /// Set when a page went back to its segment, or when much waits in an inbox. The caller that
     /// sees it clears it and calls `purge::tick`. A purge that keeps the heap paused may set it at
-    /// any time, so it is an atomic.
+    /// any time, so it is an atomic. Relaxed: it is a hint, and that purge gives the memory back
+    /// itself.
     #[inline(always)]
     pub fn has_released(&self) -> bool {
         self.outgoing.released.load(Relaxed)

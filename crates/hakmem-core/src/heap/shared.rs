@@ -57,6 +57,8 @@ impl SharedHeap {
 
     /// Notes the end of a full page of the heap that did not go by way of the heap.
     pub fn note_ended(&self) {
+        // Relaxed: a number alone. The heap counted the page before it made it full, and the caller
+        // has seen that it is full. So the heap never takes off more pages than it counted.
         self.0.ended.fetch_add(1, Relaxed);
     }
 

@@ -36,8 +36,9 @@ pub fn write_quietly(fd: c_int, bytes: &[u8]) -> Result<(), c_int> {
     }
 }
 
-/// As `write_quietly`, but it waits for nothing, and makes fewer kinds of system calls where the
-/// process may have a filter: a line may come from malloc in any process.
+/// As `write_quietly`, but it gives up if the descriptor says that it takes nothing now, and makes
+/// fewer kinds of system calls where the process may have a filter: a line may come from malloc in
+/// any process. A descriptor that is not non-blocking waits for its reader.
 pub fn write_now(fd: c_int, bytes: &[u8]) -> Result<(), c_int> {
     let write = || write_rest(fd, bytes, |_| false);
     if super::is_careful() { blocking_signals(write) } else { without_signals(write) }

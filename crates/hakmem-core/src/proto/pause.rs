@@ -16,9 +16,10 @@
 //! 2. The holder waits while `stop` is 1, with `inside` 0. The purge never waits for the holder: it
 //!    leaves a heap alone whose holder is inside.
 //! 3. One thread at a time pauses heaps: the one that makes a pass of the purge.
-//! 4. A heavy barrier may reach the holder alone that the purge knows of. So who becomes the holder
-//!    says so first, and calls [`changed_hands`]. The purge asks after its barrier whether the
-//!    holder is the one that it knew. If it is not told of a new one, that one sees `stop`.
+//! 4. A heavy barrier may reach the holder alone that the purge knows of. So a thread that becomes
+//!    the holder says so first, and calls [`changed_hands`]. The purge asks after its barrier
+//!    whether the holder is the one that it knew. If it is not told of a new one, that one sees
+//!    `stop`.
 //!
 //! Model: `tests/loom/pause.rs`. There both barriers are fences: loom has no system call that
 //! reaches other threads.

@@ -136,8 +136,8 @@ fn a_handle_of_a_deleted_heap_is_found() {
     }
 }
 
-/// A free of a heap's block as of any block gives it back to the heap; a realloc so gives a block
-/// of the thread's heap.
+/// `free` gives a heap's block back to the heap, and `realloc` moves it into a block of the
+/// thread's heap.
 #[test]
 fn the_ordinary_calls_take_a_block_of_a_heap() {
     use c::heaps::{allocate, delete, figures, new, reallocate};

@@ -4,7 +4,8 @@
  * over     writes behind a block, and frees it
  * none     neither
  *
- * With a FILE the program closes its standard error first, and opens that file: it gets its number. */
+ * With a FILE the program closes its standard error first, and opens that file. The file gets its
+ * number. */
 #include "must.h"
 #include <fcntl.h>
 #include <stdlib.h>

@@ -202,12 +202,12 @@ impl Meta {
 
     // From a slot to the first slot of its page:
     //
-    // | function         | for a slot                                                            |
-    // |------------------|-----------------------------------------------------------------------|
-    // | `listed_head`    | whose word names an owner: one load                                   |
-    // | `page_and_owner` | the same, with the owner                                              |
-    // | `head`           | of any kind: reads the kind first                                     |
-    // | `head_of_block`  | in which a live block starts: as `head`, but mostly reads the word only |
+    // | function         | for a slot                                                      |
+    // |------------------|-----------------------------------------------------------------|
+    // | `listed_head`    | whose word names an owner: one load                             |
+    // | `page_and_owner` | the same, with the owner                                        |
+    // | `head`           | of any kind: reads the kind first                               |
+    // | `head_of_block`  | in which a live block starts: mostly reads the owner's word only |
 
     /// The page that the slot is of, its owner, and whether the owner's frees of its blocks go onto
     /// the heap's list, for a slot of which [`Meta::has_no_owner`] was false.

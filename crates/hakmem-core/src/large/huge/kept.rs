@@ -96,8 +96,9 @@ impl Kept {
     /// and what leaves the heap for it.
     ///
     /// # Safety
-    /// The caller owns the block, which has the metadata that rule 2 says and no reserve. It does
-    /// not use the block after the call, unless that returns `No`.
+    /// The caller owns the block, which has the metadata that rule 2 says and no reserve, and
+    /// `LONGEST` segments at most. It does not use the block after the call, unless that returns
+    /// `No`.
     #[inline(never)]
     pub unsafe fn put(&self, meta: &Meta, len: usize) -> Put {
         debug_assert!(len <= LONGEST);

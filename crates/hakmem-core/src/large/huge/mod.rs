@@ -238,7 +238,8 @@ pub unsafe fn keep(meta: &Meta, kept: &Kept) -> Option<usize> {
         unsafe { give_clean((run.0, run.1 + len), reserve - len, is_plain(meta)) };
     }
     meta.set_kind(Kind::Free);
-    // SAFETY: the caller gives the block up, and nothing lies behind `len`.
+    // SAFETY: the caller gives the block up. `len` is `LONGEST` at most, and nothing lies behind
+    // it.
     match unsafe { kept.put(meta, len) } {
         Put::Kept => Some(0),
         Put::KeptMore => Some(len * SEGMENT),

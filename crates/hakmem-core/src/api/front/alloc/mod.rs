@@ -104,7 +104,7 @@ fn from_new_heap(class: usize, request: usize) -> Option<Found> {
     thread::with_heap(|heap| from_that_heap(heap, class, request))
 }
 
-/// A function, not a closure, as its code has a place.
+/// [`from_heap`] as a function: the code of a closure would lie apart.
 #[inline(never)]
 #[unsafe(link_section = ".text.hot.hakmem")]
 fn from_that_heap(heap: &Heap, class: usize, request: usize) -> Option<Found> {
