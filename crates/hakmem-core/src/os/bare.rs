@@ -181,10 +181,13 @@ pub fn spawn_bare(work: extern "C" fn(), alive: &'static AtomicU32) -> u32 {
     made as u32
 }
 
-/// True if the process has a thread of this number.
+/// True unless the system says that the process has no thread of this number. A filter may refuse
+/// the question: then the thread counts as there.
 pub fn is_thread(number: u32) -> bool {
+    const NONE: isize = -(libc::ESRCH as isize);
     let process = syscall(libc::SYS_getpid, [0; 6]);
-    succeeded(syscall(libc::SYS_tgkill, [process as usize, number as usize, 0, 0, 0, 0]))
+    number != 0
+        && syscall(libc::SYS_tgkill, [process as usize, number as usize, 0, 0, 0, 0]) != NONE
 }
 
 /// The number of the process. A process with a filter for its system calls may ask, too: reports

@@ -213,8 +213,12 @@ fn a_process_that_inherited_a_filter_asks_by_files() {
 
 /// Makes a filter that allows all calls, by the bare system call.
 fn allow_all() {
-    let code = [libc::sock_filter { code: 6, jt: 0, jf: 0, k: libc::SECCOMP_RET_ALLOW }];
-    let program = libc::sock_fprog { len: 1, filter: code.as_ptr().cast_mut() };
+    make_filter(&[libc::sock_filter { code: 6, jt: 0, jf: 0, k: libc::SECCOMP_RET_ALLOW }]);
+}
+
+/// Makes a filter by the bare system call.
+fn make_filter(code: &[libc::sock_filter]) {
+    let program = libc::sock_fprog { len: code.len() as u16, filter: code.as_ptr().cast_mut() };
     let call = |option: i32, a: usize, b: usize| {
         linux::raw(libc::SYS_prctl, [option as usize, a, b, 0, 0, 0])
     };
@@ -379,6 +383,26 @@ fn a_key_that_was_dropped_is_not_asked() {
     });
     dropped.join().unwrap();
     assert_eq!(CALLS.load(Relaxed), 1);
+}
+
+/// A filter that refuses the question does not say that the thread has ended.
+#[test]
+fn a_thread_that_nobody_may_ask_for_is_there() {
+    in_child(|| {
+        let (process, me) = numbers();
+        let refused = libc::SECCOMP_RET_ERRNO | libc::EPERM as u32;
+        // The number of the call, a jump if it is this one, and the two answers.
+        let code = [
+            libc::sock_filter { code: 0x20, jt: 0, jf: 0, k: 0 },
+            libc::sock_filter { code: 0x15, jt: 0, jf: 1, k: libc::SYS_tgkill as u32 },
+            libc::sock_filter { code: 6, jt: 0, jf: 0, k: refused },
+            libc::sock_filter { code: 6, jt: 0, jf: 0, k: libc::SECCOMP_RET_ALLOW },
+        ];
+        make_filter(&code);
+        let ask = [process as usize, me as usize, 0, 0, 0, 0];
+        assert_eq!(linux::raw(libc::SYS_tgkill, ask), -(libc::EPERM as isize));
+        assert!(is_thread(me));
+    });
 }
 
 #[test]
