@@ -95,17 +95,14 @@ fn start() -> bool {
         return false;
     }
     let mask = os::block_signals();
-    let begun = WORKER.begin(
-        || is_gone_within(20),
-        || {
-            MADE.store(now, Relaxed);
-            let number = os::spawn_bare(work, &WORKER.alive);
-            NUMBER.store(number, Relaxed);
-            FAILED.store(number == 0, Relaxed);
-            lately::ignore_peaks(Because::Refused, number == 0);
-            number != 0
-        },
-    );
+    let begun = WORKER.begin(last_is_gone, || {
+        MADE.store(now, Relaxed);
+        let number = os::spawn_bare(work, &WORKER.alive);
+        NUMBER.store(number, Relaxed);
+        FAILED.store(number == 0, Relaxed);
+        lately::ignore_peaks(Because::Refused, number == 0);
+        number != 0
+    });
     os::restore_signals(mask);
     begun
 }
@@ -121,7 +118,7 @@ fn replace() -> bool {
     if !WORKER.relieve() {
         return WORKER.call() == Call::Running;
     }
-    let is_gone = is_gone_within(20);
+    let is_gone = is_gone_within(20, || WORKER.is_gone());
     if !is_gone {
         // It gets no processor: other threads with real-time priority have them all. The caller
         // makes the pass, and others do not wait again for a while.
@@ -131,18 +128,24 @@ fn replace() -> bool {
     is_gone && start()
 }
 
-/// Waits up to `ms` milliseconds for the end of a dismissed scavenger. True if it has ended, and
-/// the kernel does not count its thread any more.
+/// For who begins a scavenger: waits up to 20 ms for the end of the last one's thread. The phase
+/// does not say that, as it is the next one's already.
+fn last_is_gone() -> bool {
+    is_gone_within(20, || !is_alive())
+}
+
+/// Waits up to `ms` milliseconds for the end of a scavenger that leaves, which `is_gone` tells.
+/// True if it has ended, and the kernel does not count its thread any more.
 #[inline(always)]
-fn is_gone_within(ms: u32) -> bool {
-    WORKER.is_gone() && NUMBER.load(Relaxed) == 0 || wait_until_gone(ms)
+fn is_gone_within(ms: u32, is_gone: fn() -> bool) -> bool {
+    is_gone() && NUMBER.load(Relaxed) == 0 || wait_until_gone(ms, is_gone)
 }
 
 #[cold]
 #[inline(never)]
-fn wait_until_gone(ms: u32) -> bool {
+fn wait_until_gone(ms: u32, is_gone: fn() -> bool) -> bool {
     let mut left = ms;
-    while !WORKER.is_gone() {
+    while !is_gone() {
         if left == ms {
             os::futex_wake(&WORKER.state);
         }
@@ -184,7 +187,7 @@ pub fn hold(in_the_middle: bool) {
 pub fn hold_for_fork(in_the_middle: bool) -> bool {
     let was = WORKER.call() == Call::Running;
     WORKER.hold();
-    is_gone_within(if in_the_middle { 20 } else { 1_000 });
+    is_gone_within(if in_the_middle { 20 } else { 1_000 }, || WORKER.is_gone());
     was
 }
 
@@ -230,7 +233,7 @@ pub fn announce_rights() {
 #[unsafe(link_section = ".text.hot.hakmem")]
 pub fn stop(in_the_middle: bool) {
     WORKER.hold();
-    is_gone_within(if in_the_middle { 100 } else { 60_000 });
+    is_gone_within(if in_the_middle { 100 } else { 60_000 }, || WORKER.is_gone());
 }
 
 /// True while the scavenger's thread exists.

@@ -64,6 +64,19 @@ fn who_is_held_off_is_off_the_books_and_comes_again() {
     });
 }
 
+/// The last one may end while the next one is begun, on its stack.
+#[test]
+fn the_next_one_comes_when_the_last_one_has_ended() {
+    in_child(|| {
+        WORKER.alive.store(1, Relaxed);
+        let ends = || {
+            WORKER.alive.store(0, Release);
+            last_is_gone()
+        };
+        assert!(WORKER.begin(ends, || true));
+    });
+}
+
 /// Rule 4.
 #[test]
 fn after_many_ends_it_comes_later() {
