@@ -91,14 +91,15 @@ impl Gathered {
     pub fn take(owner: &'static Owner, goes_on: impl Fn() -> bool) -> Self {
         let mut this = Self { owner, batches: Chain::default(), rest: Chain::default() };
         let mut batch = owner.inbox().take();
-        let mut seen = 0_u32;
+        let (mut seen, mut is_short) = (0_u32, false);
         while !batch.is_null() {
             seen = seen.wrapping_add(1);
+            is_short |= seen.is_multiple_of(64) && !goes_on();
             // SAFETY: `take` gave the batches to this thread (`remote_batch` rule 1). Each goes to
             // one of the two chains, joins one that is there, or is sent on.
             batch = unsafe {
                 let next = RemoteBatch::next(batch);
-                if RemoteBatch::is_block(batch) && (!seen.is_multiple_of(64) || goes_on()) {
+                if RemoteBatch::is_block(batch) && !is_short {
                     this.add(batch);
                 } else {
                     this.rest.push(batch);
@@ -281,7 +282,11 @@ pub fn give_up_all(
     WAITING.store(0, Relaxed);
     for heap in heaps {
         let bytes = heap.owner().waiting_bytes();
-        if bytes == 0 || !goes_on() {
+        if bytes == 0 {
+            continue;
+        }
+        if !goes_on() {
+            waiting += bytes; // The next pass looks here.
             continue;
         }
         let merges = heap.counts().merges.get();
@@ -300,8 +305,64 @@ pub fn give_up_all(
 // Miri has no fork, and models have their own fork.
 #[cfg(all(test, not(any(miri, loom, shuttle))))]
 mod tests {
+    extern crate std;
+
     use super::*;
+    use crate::backend::arena::SLOT;
     use crate::testing::in_child;
+
+    /// Runs `f` with the calling thread's heap. Another thread has freed all blocks but one of each
+    /// of 200 of its pages.
+    fn with_batches(f: impl FnOnce(&'static SharedHeap) + Send) {
+        const SIZE: usize = 1000;
+        in_child(|| {
+            let take = |_| {
+                // SAFETY: `malloc` takes any size.
+                unsafe { crate::api::c::malloc(SIZE) }.expose_provenance()
+            };
+            let blocks: std::vec::Vec<usize> = (0..200 * SLOT / SIZE).map(take).collect();
+            let is_first = |pair: &&[usize]| pair[0] / SLOT != pair[1] / SLOT;
+            let others: std::vec::Vec<_> =
+                blocks.windows(2).filter(|pair| !is_first(pair)).map(|pair| pair[1]).collect();
+            let free = |&block: &usize| {
+                // SAFETY: the test frees each block once.
+                unsafe { crate::api::c::free(crate::os::at(block)) };
+            };
+            // The thread sends its batches at its end, so the test joins it.
+            let frees = || others.iter().for_each(free);
+            std::thread::scope(|scope| scope.spawn(frees).join().unwrap());
+            f(crate::thread::with_heap(Some).unwrap().shared());
+        });
+    }
+
+    /// Each 64th batch asks whether time is short. Once it is, the rest stays as it is.
+    #[test]
+    fn what_is_gathered_ends_when_time_is_short() {
+        with_batches(|heap| {
+            let gathered = Gathered::take(heap.owner(), || false);
+            let mut count = 0;
+            let mut batch = gathered.batches.first;
+            while !batch.is_null() {
+                count += 1;
+                // SAFETY: the chain has batches of this thread.
+                batch = unsafe { RemoteBatch::next(batch) };
+            }
+            // Some batches are of one page.
+            assert!((1..64).contains(&count), "{count}");
+            gathered.put_back();
+        });
+    }
+
+    /// The pass after one that had to end looks for what waits.
+    #[test]
+    fn what_waits_when_time_is_short_is_not_forgotten() {
+        with_batches(|heap| {
+            let waits = heap.owner().waiting_bytes();
+            assert!(waits >= MUCH && waiting_bytes() >= MUCH);
+            give_up_all(core::iter::once(heap), || false);
+            assert_eq!(waiting_bytes(), waits);
+        });
+    }
 
     /// A sender tells of a full inbox while a pass looks into others. The pass keeps that.
     #[test]
