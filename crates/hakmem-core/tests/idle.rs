@@ -361,6 +361,12 @@ fn sleepers_looked_at_by_a_call() {
     assert_eq!(left.get(), 0);
 }
 
+/// The profile does not change what it is to show.
+fn profiled_sleepers() {
+    assert!(hakmem_core::profile::start(1 << 30));
+    sleepers_looked_at_by_a_call();
+}
+
 fn sleepers_looked_at_in_time() {
     configure(&[c"HAKMEM_DECAY_MS=20"]);
     frees_after_a_look(|| {
@@ -440,6 +446,18 @@ fn what_sleeping_threads_free_after_a_look_comes_back() {
     alone(
         "what_sleeping_threads_free_after_a_look_comes_back",
         sleepers_looked_at_by_a_call,
+    );
+}
+
+#[test]
+#[cfg_attr(
+    feature = "hardened",
+    ignore = "exact figures and places of blocks without tags, of which none waits after its free"
+)]
+fn what_sleeping_threads_free_comes_back_while_they_are_profiled() {
+    alone(
+        "what_sleeping_threads_free_comes_back_while_they_are_profiled",
+        profiled_sleepers,
     );
 }
 
@@ -545,6 +563,26 @@ fn looked_at() {
 )]
 fn heaps_at_work_can_be_looked_at() {
     alone("heaps_at_work_can_be_looked_at", looked_at);
+}
+
+/// Samples and guards cut the lists of a heap, which a pass may look at between a refill and the
+/// cut.
+fn sampled_and_looked_at() {
+    assert!(hakmem_core::profile::start(4096));
+    configure(&[c"HAKMEM_GUARD_SAMPLE=50"]);
+    looked_at();
+}
+
+#[test]
+#[cfg_attr(
+    feature = "hardened",
+    ignore = "exact figures and places of blocks without tags, of which none waits after its free"
+)]
+fn sampled_heaps_at_work_can_be_looked_at() {
+    alone(
+        "sampled_heaps_at_work_can_be_looked_at",
+        sampled_and_looked_at,
+    );
 }
 
 /// Threads that keep much and sleep, all between two passes: a thread sees to them, although no

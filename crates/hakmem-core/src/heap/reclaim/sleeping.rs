@@ -60,7 +60,6 @@ use crate::heap::reclaim::whole::Gathered;
 use crate::heap::reclaim::{LONGEST, parked};
 use crate::heap::shared::SharedHeap;
 use crate::os::{self, HeavyBarriers};
-use crate::profile;
 use crate::proto::heap_state::With;
 use crate::proto::take_away;
 use core::cell::Cell;
@@ -137,15 +136,11 @@ pub fn give_up_all(
             continue;
         }
         let seen = heap.seen();
-        let is_due = seen.is_due(heap, now, decay, pauses);
-        // What is due and cannot be looked at, as under a filter that the process made, is not
-        // expected later either.
-        let mut comes = !is_due;
-        if is_due
-            && pauses != Pauses::No
-            && goes_on()
-            && let Some(barriers) = barriers.get_or_insert_with(HeavyBarriers::get)
-        {
+        let is_now = seen.is_due(heap, now, decay, pauses) && pauses != Pauses::No && goes_on();
+        // Where there is no barrier, as under a filter that the process made, a later pass finds
+        // nothing either.
+        let mut comes = !is_now;
+        if is_now && let Some(barriers) = barriers.get_or_insert_with(HeavyBarriers::get) {
             let give_up = |heap: &'static Heap, barrier: &dyn Fn() -> bool| {
                 give_up(heap, barrier, goes_on);
                 // A sleeping holder would not tell of it.
@@ -211,11 +206,7 @@ fn while_paused(
 
 /// Gives up what is unused in a paused heap.
 fn give_up(heap: &'static Heap, barrier: &dyn Fn() -> bool, goes_on: impl Fn() -> bool) {
-    // Samples cut the lists of a heap outside of slow paths.
-    if profile::is_on() {
-        return heap.give_up_unused();
-    }
-    let mut waiting = Gathered::take(&heap.owner, goes_on);
+    let mut waiting = Gathered::take(&heap.owner, &goes_on);
     waiting.end_whole();
     // SAFETY: `take_out` passes batches of this thread.
     let complete =
@@ -240,7 +231,7 @@ fn give_up(heap: &'static Heap, barrier: &dyn Fn() -> bool, goes_on: impl Fn() -
         |class: usize| heap.owner.front.lists[class].free.glance() == firsts[class].get();
     // A list of blocks up to `SMALL_MAX` is of one page of the heap, and of blocks of other owners'
     // pages. One of larger blocks is of as many pages as the program freed the last blocks of.
-    for nth in 0..LIST_PAGES {
+    for nth in (0..LIST_PAGES).take_while(|_| goes_on()) {
         let mut pages = [const { Cell::new(None) }; CLASSES];
         let mut found = false;
         let classes = if nth == 0 { 0 } else { FIRST_LISTED };
@@ -321,5 +312,40 @@ impl Heap {
         self.queue[class].remove(page);
         self.pages.set(self.pages.get() - 1);
         self.counts.parked.add(1);
+    }
+}
+
+// Miri has no fork, and models have their own fork.
+#[cfg(all(test, not(any(miri, loom, shuttle))))]
+mod tests {
+    extern crate std;
+
+    use super::*;
+    use crate::api::c;
+    use crate::purge;
+    use crate::testing::in_child;
+    use std::sync::Barrier;
+
+    /// A pass that may pause no heap leaves those that are due to the next one that may.
+    #[test]
+    fn what_a_pass_without_pauses_leaves_is_expected() {
+        in_child(|| {
+            let barrier = Barrier::new(2);
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    for _ in 0..3 * LITTLE / 1000 {
+                        // SAFETY: `malloc` takes any size.
+                        assert!(unsafe { !c::malloc(1000).is_null() });
+                    }
+                    barrier.wait();
+                    barrier.wait();
+                });
+                barrier.wait();
+                purge::all();
+                let ahead = bytes_ahead();
+                barrier.wait();
+                assert!(ahead > LITTLE, "{ahead}");
+            });
+        });
     }
 }

@@ -176,7 +176,9 @@ impl Heap {
 
     /// Keeps the first `keep` blocks of the heap's list, and puts the `rest` blocks behind them
     /// back into their page. That page is the first of the queue, or a shared one. Its own list is
-    /// empty, but for blocks of this list that were cut off before.
+    /// empty, but for blocks of this list that were cut off before. A purge that paused the heap
+    /// since the refill has left that page: the block that the refill returns is used, and on no
+    /// list.
     #[cold]
     #[inline(never)]
     fn put_rest_back(&self, class: usize, keep: u32, rest: u32) {
