@@ -15,6 +15,7 @@ pub(crate) mod list;
 pub(crate) mod nodes;
 pub(crate) mod nothing;
 pub(crate) mod owner;
+pub(crate) mod ownerless;
 pub(crate) mod page;
 mod rarely;
 pub(crate) mod remote_batch;

@@ -1,12 +1,9 @@
-//! Blocks with a class, in pages of a program heap.
-//!
-//! ```text
-//! used = list.until_slow      of the `carved` blocks; the others are on `list.free`
-//! ```
+//! Blocks with a class, in pages of a program heap (`backend::ownerless`).
 
 use super::{Locked, Made, Refusal, Way};
 use crate::backend::arena::SEGMENT;
 use crate::backend::check;
+use crate::backend::ownerless;
 use crate::backend::page::{Block, Kind, Meta};
 use crate::base::size_class::{SIZES, span_of};
 use crate::harden;
@@ -25,11 +22,6 @@ pub(super) struct Taken {
     pub taken: u64,
     /// True if the list could go on with one more.
     pub goes_on: bool,
-}
-
-/// True if the page has a free block.
-fn has_room(page: &Meta) -> bool {
-    !page.list.free.get().is_null() || page.carved.get() < page.cap.get()
 }
 
 impl Locked {
@@ -53,20 +45,12 @@ impl Locked {
             Some(page) => page,
             None => self.new_page(way, class)?,
         };
-        let (block, zero) = match NonNull::new(page.list.free.get()) {
-            Some(block) => {
-                // SAFETY: the block is on the list of a page of this heap, whose lock is held.
-                page.list.free.set(unsafe { Block::next(block.as_ptr()) });
-                (block.cast(), false)
-            }
-            None => (carve(page), page.zero.get()),
-        };
-        page.list.until_slow.set(page.list.until_slow.get() + 1);
+        let taken = ownerless::take(page);
         self.note_in_pages(i64::from(page.block_size.get()));
-        if !has_room(page) {
+        if !ownerless::has_room(page) {
             self.set_aside(way, class, page);
         }
-        Ok((block, zero))
+        Ok(taken)
     }
 
     /// Moves a page that has become full.
@@ -155,13 +139,11 @@ impl Locked {
     /// The page is this heap's. The caller gives up a block of it that is on no list.
     #[inline]
     unsafe fn push(&self, page: &'static Meta, block: *mut Block) {
-        if !has_room(page) {
+        if !ownerless::has_room(page) {
             self.take_back(page);
         }
-        // SAFETY: the block is this call's, and has a word at least.
-        unsafe { Block::set_next(block, page.list.free.replace(block)) };
-        let used = page.list.until_slow.get() - 1;
-        page.list.until_slow.set(used);
+        // SAFETY: the block is this call's, and on no list.
+        let used = unsafe { ownerless::give(page, block) };
         self.note_in_pages(-i64::from(page.block_size.get()));
         if used == 0 {
             self.end_if_not_needed(page);
@@ -192,19 +174,4 @@ impl Locked {
         let in_pages = &self.heap.figures.in_pages;
         in_pages.set(in_pages.get().wrapping_add_signed(change));
     }
-}
-
-/// Carves the next block of a page that has one.
-fn carve(page: &Meta) -> NonNull<u8> {
-    let (size, carved) = (page.block_size.get() as usize, page.carved.get());
-    debug_assert!(carved < page.cap.get() && size <= page.bytes());
-    page.carved.set(carved + 1);
-    let block = page.start().wrapping_add(carved as usize * size);
-    if harden::ON && !page.zero.get() {
-        // SAFETY: the block lies in a page of the heap whose lock is held, beyond the carved part:
-        // no one uses it.
-        unsafe { harden::wipe_blocks(block, size, 1) };
-    }
-    // SAFETY: the address lies in an arena, so it is not null.
-    unsafe { NonNull::new_unchecked(block) }
 }
