@@ -483,6 +483,13 @@ fn a_handler_of_the_end_may_wait_for_a_thread_that_shares_pages() {
     }
 }
 
+/// The error is found under the lock of a program heap, which any thread may use.
+#[test]
+fn a_handler_of_the_end_may_wait_for_a_thread_that_uses_a_program_heap() {
+    let program = compile(Language::C, "handler_heap.c", Link::Plain);
+    ends_by_its_handler(&program, |_| (), "hakmem: corrupt free list at 0x");
+}
+
 /// Whichever large block was freed: nobody can use it, and what it had is gone.
 #[test]
 fn the_level_high_fences_each_large_block() {

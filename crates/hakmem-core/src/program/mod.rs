@@ -198,7 +198,9 @@ impl ProgramHeap {
             return Err(Refusal::Busy);
         }
         loop {
-            let locked = Locked { heap: self, _guard: self.lock.lock_as(me) };
+            // A thread that reports an error under the lock may wait in the program's handler.
+            let guard = self.lock.lock_unless(me, os::is_ending).ok_or(Refusal::Busy)?;
+            let locked = Locked { heap: self, _guard: guard };
             if self.state.load(Relaxed) == LOST {
                 return Err(Refusal::Busy);
             }
