@@ -126,6 +126,12 @@ pub unsafe fn reallocate(
         }
         let resized = || {
             let at = heap.resize(head, total, align)?;
+            // As in `hardened::realloc`: the tag of a block that did not shrink cannot tell as much.
+            let left = |(_, head)| program::room(head) - total;
+            if harden::ON && program::of(at).map(left).is_some_and(|left| left > u32::MAX as usize)
+            {
+                return None;
+            }
             if profile::is_on() {
                 front::sample_of(heap, Way::Own, NonNull::new_unchecked(at));
             }
