@@ -8,6 +8,8 @@ pub(crate) mod counter;
 #[cfg(ported)]
 pub(crate) mod prefetch;
 #[cfg(ported)]
+pub(crate) mod random;
+#[cfg(ported)]
 pub(crate) mod renew;
 pub(crate) mod size_class;
 pub(crate) mod sync;

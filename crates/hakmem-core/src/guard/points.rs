@@ -4,6 +4,7 @@
 //! passes that count, modulo [`WRAP`], as `handed`. The distances are uniform, so that a program
 //! cannot know them, with the option `GUARD_SAMPLE` as their mean.
 
+use crate::base::random;
 use crate::base::renew::Renew;
 use crate::base::size_class::CLASSES;
 use crate::base::sync::Ordering::Relaxed;
@@ -28,15 +29,11 @@ pub struct Points {
 
 /// A random number, by splitmix64 from a random start.
 pub fn random() -> u64 {
-    const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
     if RANDOM.load(Relaxed) == 0 {
         let seed = os::random()[0] as u64 | 1;
         let _ = RANDOM.compare_exchange(0, seed, Relaxed, Relaxed);
     }
-    let mut z = RANDOM.fetch_add(STEP, Relaxed);
-    z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ z >> 31
+    random::mixed(RANDOM.fetch_add(random::STEP, Relaxed))
 }
 
 /// For the child of a fork, where heaps count anew.

@@ -121,12 +121,11 @@ fn settled(heap: &Heap, node: Option<usize>) -> &Heap {
 #[cold]
 #[inline(never)]
 fn reap_or_wait(me: u32) {
-    const TIMES: u32 = 4;
-    const MS: u32 = 5;
+    const MOST_MS: u32 = 20;
     let before = REAPED.load(Relaxed);
     let held = REAPING.try_lock_as(me).or_else(|| {
-        let goes_on = |_: &u32| !REAPING.is_held_by(me) && REAPED.load(Relaxed) == before;
-        (0..TIMES).take_while(goes_on).find_map(|_| REAPING.lock_within_as(me, MS))
+        let goes_on = || !REAPING.is_held_by(me) && REAPED.load(Relaxed) == before;
+        REAPING.lock_for(me, MOST_MS, goes_on)
     });
     // What another one has reaped meanwhile, all that waited share.
     if let Some(held) = held

@@ -53,6 +53,7 @@ pub fn bytes_of_one(size: u64, interval: u64) -> u64 {
 mod tests {
     extern crate std;
     use super::*;
+    use crate::base::random;
 
     #[test]
     fn logarithms_are_those_of_the_standard_library() {
@@ -101,11 +102,8 @@ mod tests {
         let mut state = 7u64;
         let mut all = std::vec::Vec::new();
         for _ in 0..N {
-            state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-            let mut z = state;
-            z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-            all.push(distance(z ^ z >> 31, 1 << 19) as f64 / f64::from(1 << 19));
+            state = state.wrapping_add(random::STEP);
+            all.push(distance(random::mixed(state), 1 << 19) as f64 / f64::from(1 << 19));
         }
         let mean = all.iter().sum::<f64>() / N as f64;
         let variance = all.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / N as f64;

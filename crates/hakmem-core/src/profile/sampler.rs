@@ -6,6 +6,7 @@
 
 use super::pace::Pace;
 use super::{DEFAULT_INTERVAL, estimate, interval_of, outside, run};
+use crate::base::random;
 use crate::base::size_class::{CLASSES, SIZES};
 use crate::guard::points::Points;
 use crate::os;
@@ -63,13 +64,9 @@ impl Sampler {
         Some(this)
     }
 
-    /// splitmix64.
     fn next_random(&self) -> u64 {
-        self.random.set(self.random.get().wrapping_add(0x9e37_79b9_7f4a_7c15));
-        let mut z = self.random.get();
-        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ z >> 31
+        self.random.set(self.random.get().wrapping_add(random::STEP));
+        random::mixed(self.random.get())
     }
 
     /// The heap gets another thread, which has another stack, and maybe another speed.

@@ -130,7 +130,7 @@ pub fn before_fork() {
     }
     if super::interval() != 0
         && !LOCK.is_held_by(me)
-        && let Some(held) = (0..20).find_map(|_| LOCK.lock_within_as(me, 5))
+        && let Some(held) = LOCK.lock_for(me, 100, || true)
     {
         core::mem::forget(held);
         FORKER.store(me, Relaxed);

@@ -221,18 +221,20 @@ impl Lock {
         self.try_lock_as(me)
     }
 
+    /// Waits for the lock for up to `ms` milliseconds, while `goes_on` says so. It asks once in 5 ms.
+    pub fn lock_for(&self, me: u32, ms: u32, goes_on: impl Fn() -> bool) -> Option<Guard<'_>> {
+        const STEP: u32 = 5;
+        let begun = os::now_ms();
+        // A sleep may take much longer than it should.
+        (0..ms.div_ceil(STEP))
+            .take_while(|_| goes_on() && os::age(os::now_ms(), begun) <= ms)
+            .find_map(|_| self.lock_within_as(me, STEP))
+    }
+
     /// Waits for the lock for half a second. The holder may never release it: a child that was made
     /// without fork's handlers has a copy of the lock, but not the thread that holds it.
     pub fn lock_patiently(&self) -> Option<Guard<'_>> {
-        const MS: u32 = 500;
-        let (me, begun) = (os::thread_token(), os::now_ms());
-        // A sleep may take much longer than it should.
-        let goes_on = |_: &u32| os::age(os::now_ms(), begun) <= MS;
-        let wait_and_try = |_| {
-            os::sleep_us(1000);
-            self.try_lock_as(me)
-        };
-        self.try_lock_as(me).or_else(|| (0..MS).take_while(goes_on).find_map(wait_and_try))
+        self.lock_for(os::thread_token(), 500, || true)
     }
 }
 

@@ -21,8 +21,8 @@ pub struct Live {
     pub room: usize,
     /// The bytes that were asked for.
     pub size: usize,
-    /// True for a block of a page with an owner.
-    pub(super) in_page: bool,
+    /// The metadata of its slot, if it is a block of a page with an owner.
+    pub(super) in_page: Option<&'static Meta>,
     /// True for a sample of the profile, and for a block of a program heap.
     pub(super) is_apart: bool,
 }
@@ -97,7 +97,7 @@ pub unsafe fn checked(
     Some(Live {
         room,
         size,
-        in_page,
+        in_page: in_page.then_some(meta),
         is_apart: profile::is_sample(head.kind()) || program::has(head.kind()),
     })
 }

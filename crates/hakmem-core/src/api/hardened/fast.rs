@@ -197,12 +197,12 @@ unsafe fn give_up_long(p: *mut u8, page: &Meta) {
     }
 }
 
-/// Wipes a block that passed its checks, and lets it wait or frees it.
+/// Wipes a block that passed its checks, and lets it wait or frees it, whoever owns its page.
 ///
 /// # Safety
 /// The block has `room` bytes, the slot of `meta` is of its page, and the caller gives it up.
 #[inline(always)]
-unsafe fn give_up_elsewhere(p: *mut u8, room: usize, meta: &'static Meta) {
+pub unsafe fn give_up_elsewhere(p: *mut u8, room: usize, meta: &'static Meta) {
     // SAFETY: the block is this call's, and has `room` bytes. What leaves the quarantine is
     // nobody's.
     unsafe {

@@ -13,8 +13,8 @@ use crate::api::front;
 use crate::backend::page::{self, Meta};
 use crate::base::size_class::MEDIUM_MAX;
 use crate::harden::tag::{self, Origin};
-use crate::harden::{fence, has, quarantine, wipe};
-use crate::thread::{self, ThreadState};
+use crate::harden::{fence, has, wipe};
+use crate::thread;
 
 /// Frees the block at `p`. `size` is what the caller says of its size, if it does. Pointers that
 /// are not ours go the way of every build.
@@ -102,25 +102,13 @@ pub(super) unsafe fn give_up(p: *mut u8, live: &Live) {
         // SAFETY: the block is this call's, or was an earlier one's that has just left its fence.
         return fence::put(p, live.room, pace(), |leaves| unsafe { front::free16(leaves) });
     }
-    // SAFETY: the block is this call's. What leaves the quarantine was some thread's block before,
-    // and is nobody's now.
+    // SAFETY: the block is this call's.
     unsafe {
-        tag::clear(p, live.room);
         // The quarantine is for blocks of pages with owners: a sample is not one.
-        if !live.in_page {
-            return front::free16(p);
+        if let Some(meta) = live.in_page {
+            return fast::give_up_elsewhere(p, live.room, meta);
         }
-        fast::wipe(p, live.room);
-        if live.room <= quarantine::LARGEST
-            && !is_low()
-            && let ThreadState::Live(heap) = thread::state()
-        {
-            let leaves = heap.quarantine.swap(p);
-            if !leaves.is_null() {
-                leave(leaves);
-            }
-            return;
-        }
+        tag::clear(p, live.room);
         front::free16(p);
     }
 }
