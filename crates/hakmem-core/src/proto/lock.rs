@@ -221,7 +221,8 @@ impl Lock {
         self.try_lock_as(me)
     }
 
-    /// Waits for the lock for up to `ms` milliseconds, while `goes_on` says so. It asks once in 5 ms.
+    /// Waits for the lock for up to `ms` milliseconds, while `goes_on` says so, which it asks once in
+    /// 5 ms.
     pub fn lock_for(&self, me: u32, ms: u32, goes_on: impl Fn() -> bool) -> Option<Guard<'_>> {
         const STEP: u32 = 5;
         let begun = os::now_ms();

@@ -14,8 +14,8 @@
 //!    it read `inside` as 0 after it set `stop`. The heavy barrier lies before or after the two
 //!    steps of the holder, so at least one of the two sees what the other wrote.
 //! 2. The holder waits while `stop` is 1, with `inside` 0. The purge never waits for the holder: it
-//!    leaves a heap alone whose holder is inside. A purge that reports an error of the program while
-//!    it keeps a heap paused ends the process. Until then the holder waits.
+//!    leaves a heap alone whose holder is inside. If a purge reports an error of the program while
+//!    it keeps a heap paused, the holder waits until the process ends.
 //! 3. One thread at a time pauses heaps: the one that makes a pass of the purge.
 //! 4. A heavy barrier may reach the holder alone that the purge knows of. So a thread that becomes
 //!    the holder says so first, and calls [`changed_hands`]. The purge asks after its barrier

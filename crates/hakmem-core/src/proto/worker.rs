@@ -121,9 +121,9 @@ impl Worker {
     }
 
     /// Begins the worker. The thread of the last worker may still be exiting, on the stack that the
-    /// next one gets: `is_gone` waits until `alive` is 0. `make` makes the thread. Both return whether
-    /// they succeeded. Returns true if the worker runs now, false if the caller cannot count on
-    /// one.
+    /// next one gets: `is_gone` waits until `alive` is 0. `make` makes the thread. Both return
+    /// whether they succeeded. Returns true if the worker runs now, false if the caller cannot
+    /// count on one.
     pub fn begin(&self, is_gone: impl FnOnce() -> bool, make: impl FnOnce() -> bool) -> bool {
         // Acquire: this thread sees what the last worker did.
         if let Err(now) = self.state.compare_exchange(NONE, BUSY, AcqRel, Relaxed) {

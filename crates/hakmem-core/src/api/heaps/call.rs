@@ -127,9 +127,8 @@ pub unsafe fn reallocate(
         let resized = || {
             let at = heap.resize(head, total, align)?;
             // As in `hardened::realloc`: the tag of a block that did not shrink cannot tell as much.
-            let left = |(_, head)| program::room(head) - total;
-            if harden::ON && program::of(at).map(left).is_some_and(|left| left > u32::MAX as usize)
-            {
+            let is_told = |(_, head)| program::room(head) - total <= u32::MAX as usize;
+            if harden::ON && !program::of(at).is_some_and(is_told) {
                 return None;
             }
             if profile::is_on() {

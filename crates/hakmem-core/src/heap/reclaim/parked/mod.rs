@@ -18,8 +18,8 @@
 //!    `OWNER`.
 //! 2. A page is in the list of its class that its `parked_list` says: see [`ParkedList`].
 //! 3. No thread makes a system call under the lock, but to claim a page or to give one up, and for
-//!    the barriers of [`park_unused`]. The purge releases the lock while it gives memory back. Meanwhile the page has a second owner,
-//!    `PURGER` ([`purge`](mod@purge) rule 2).
+//!    the barriers of [`park_unused`]. The purge releases the lock while it gives memory back.
+//!    Meanwhile the page has a second owner, `PURGER` ([`purge`](mod@purge) rule 2).
 //! 4. Heaps only try the lock, because the thread that has it may not run. Only [`share`] waits for
 //!    it, and passes of the purge do ([`Locked::wait`]). Without, a heap that shares would claim a
 //!    page of its own, and so would each heap that comes meanwhile.
