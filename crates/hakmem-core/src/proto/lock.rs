@@ -99,6 +99,12 @@ impl Lock {
         holder != 0 && holder != me
     }
 
+    /// True if a thread may sleep until the lock is free.
+    #[cfg(all(test, not(any(miri, shuttle))))]
+    pub fn is_waited_for(&self) -> bool {
+        self.state.load(Ordering::Relaxed) & SLEEPERS != 0
+    }
+
     /// Makes the lock free. For the child of a fork: the holder and all waiters are gone there.
     pub fn reset(&self) {
         self.state.store(0, Ordering::Relaxed);
@@ -221,7 +227,7 @@ impl Lock {
         self.try_lock_as(me)
     }
 
-    /// Waits for the lock for up to `ms` milliseconds, while `goes_on` says so, which it asks once in
+    /// Waits for the lock for up to `ms` milliseconds, while `goes_on` says so, asked once in
     /// 5 ms.
     pub fn lock_for(&self, me: u32, ms: u32, goes_on: impl Fn() -> bool) -> Option<Guard<'_>> {
         const STEP: u32 = 5;

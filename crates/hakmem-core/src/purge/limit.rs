@@ -19,8 +19,12 @@ use crate::os;
 /// True if the scavenger has to make a pass without decay.
 static URGENT: AtomicBool = AtomicBool::new(false);
 
-/// Purges all free memory if that is due for the soft limit. Not if a thread is about to fork or
-/// another thread purges.
+/// So long the program waits for a pass of another thread, the scavenger's mostly. Else it would
+/// pass its limit while that pass goes on. What has become due is then purged by the program
+/// itself.
+const MOST_MS: u32 = 100;
+
+/// Purges all free memory if that is due for the soft limit. Not if a thread is about to fork.
 #[cold]
 #[unsafe(link_section = ".text.hot.hakmem")]
 pub fn keep() {
@@ -29,7 +33,12 @@ pub fn keep() {
         return;
     }
     {
-        let Some(held) = Held::attempt() else { return };
+        let Some(held) = Held::within(MOST_MS) else { return };
+        // The other thread may have purged enough.
+        held::follow();
+        if !held::is_beyond() {
+            return;
+        }
         run(&held, os::now_ms(), 0, Pauses::No, &is_welcome);
         held::note_purged();
     }
@@ -45,4 +54,48 @@ pub fn is_urgent() -> bool {
 /// Begins such a pass, if one is due.
 pub fn begin_urgent() -> bool {
     is_urgent() && URGENT.swap(false, Relaxed)
+}
+
+// Miri has no fork, and models have their own fork.
+#[cfg(all(test, not(any(miri, loom, shuttle))))]
+mod tests {
+    extern crate std;
+
+    use super::*;
+    use crate::api::c;
+    use crate::policy;
+    use crate::purge::{LOCK, PURGED};
+    use crate::testing::{BEHIND, in_child};
+    use std::vec::Vec;
+
+    /// Another thread is in the middle of a pass, and has looked at what is freed now.
+    #[test]
+    fn the_limit_is_kept_beside_the_pass_of_another_thread() {
+        const OTHER: u32 = 9;
+        in_child(|| {
+            policy::SCAVENGE_MIB.set(0);
+            core::mem::forget(LOCK.lock_as(OTHER));
+            // SAFETY: each block has at least one byte, and is freed once.
+            unsafe {
+                let blocks: Vec<_> = (0..64).map(|_| c::malloc((300 << 10) - BEHIND)).collect();
+                for p in blocks {
+                    p.write(1);
+                    c::free(p);
+                }
+            }
+            policy::SOFT_LIMIT_MIB.set(1);
+            let (before, is_over) = (PURGED.load(Relaxed), AtomicBool::new(false));
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    while !LOCK.is_waited_for() && !is_over.load(Relaxed) {
+                        std::thread::yield_now();
+                    }
+                    LOCK.release();
+                });
+                keep();
+                is_over.store(true, Relaxed);
+            });
+            assert!(PURGED.load(Relaxed) > before);
+        });
+    }
 }

@@ -68,6 +68,15 @@ impl Held {
         Some(Self { _guard: guard })
     }
 
+    /// Waits for the lock for so many milliseconds. None also if a thread is about to fork, and if
+    /// this thread purges in a lower frame. The caller has no lock. Who has this one waits for no
+    /// thread of the program.
+    fn within(ms: u32) -> Option<Self> {
+        let me = os::thread_token();
+        let goes_on = || is_welcome() && !LOCK.is_held_by(me) && !os::is_ending();
+        Some(Self { _guard: LOCK.lock_for(me, ms, goes_on)? })
+    }
+
     /// None: another thread purges.
     fn attempt() -> Option<Self> {
         Some(Self { _guard: LOCK.try_lock()? })

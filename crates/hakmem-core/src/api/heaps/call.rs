@@ -126,7 +126,7 @@ pub unsafe fn reallocate(
         }
         let resized = || {
             let at = heap.resize(head, total, align)?;
-            // As in `hardened::realloc`: the tag of a block that did not shrink cannot tell as much.
+            // As in `hardened::realloc`: a tag tells so many bytes behind the request at most.
             let is_told = |(_, head)| program::room(head) - total <= u32::MAX as usize;
             if harden::ON && !program::of(at).is_some_and(is_told) {
                 return None;
