@@ -47,10 +47,10 @@ fn main() {
     ] {
         println!("cargo:rustc-cdylib-link-arg={arg}");
     }
-    // Calls between our own functions never leave the library, but for those of C++ operators that
-    // a program may replace.
+    // Calls between our own functions never leave the library, but for those of functions that a
+    // program may replace: see `operators::derived` and `bound`.
     let list = Path::new(&std::env::var_os("OUT_DIR").unwrap()).join("replaceable");
-    let names = OPERATORS.map(|name| format!("{name};")).concat();
+    let names = OPERATORS.map(|name| format!("{name};")).concat() + "realloc; free;";
     std::fs::write(&list, format!("{{ {names} }};\n")).unwrap();
     println!(
         "cargo:rustc-cdylib-link-arg=-Wl,--dynamic-list={}",

@@ -119,9 +119,9 @@ macro_rules! aliases {
 aliases! {
     __libc_malloc(size: usize) -> *mut c_void = stdlib::malloc;
     __libc_calloc(count: usize, size: usize) -> *mut c_void = stdlib::calloc;
-    __libc_realloc(p: *mut c_void, size: usize) -> *mut c_void = stdlib::realloc;
-    __libc_reallocarray(p: *mut c_void, count: usize, size: usize) -> *mut c_void = stdlib::reallocarray;
-    __libc_free(p: *mut c_void) = stdlib::free;
+    __libc_realloc(p: *mut c_void, size: usize) -> *mut c_void = stdlib::own_realloc;
+    __libc_reallocarray(p: *mut c_void, count: usize, size: usize) -> *mut c_void = stdlib::own_reallocarray;
+    __libc_free(p: *mut c_void) = stdlib::cfree;
     __libc_cfree(p: *mut c_void) = stdlib::cfree;
     __libc_memalign(align: usize, size: usize) -> *mut c_void = aligned::memalign;
     __libc_valloc(size: usize) -> *mut c_void = aligned::valloc;

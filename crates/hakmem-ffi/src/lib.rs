@@ -20,6 +20,7 @@
 mod aligned;
 mod api;
 mod bad_alloc;
+mod bound;
 mod cancel;
 #[cfg(target_env = "gnu")]
 mod dlopen;

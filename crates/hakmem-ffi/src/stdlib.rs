@@ -7,7 +7,7 @@
 //!    functions. The core tells these apart.
 //! 2. The program does not use a block after it has freed it.
 
-use crate::errno;
+use crate::{bound, errno};
 use core::ffi::{c_int, c_void};
 use hakmem_core::c;
 use libc::{EINVAL, ENOMEM, EOVERFLOW};
@@ -63,6 +63,13 @@ pub unsafe extern "C" fn calloc(count: usize, size: usize) -> *mut c_void {
 #[unsafe(no_mangle)]
 #[unsafe(link_section = ".text.hot.hakmem")]
 pub unsafe extern "C" fn realloc(p: *mut c_void, size: usize) -> *mut c_void {
+    // SAFETY: the same contract.
+    unsafe { own_realloc(p, size) }
+}
+
+/// This library's [`realloc`], whatever the process has under that name.
+#[inline(always)]
+pub unsafe fn own_realloc(p: *mut c_void, size: usize) -> *mut c_void {
     if p.is_null() {
         // SAFETY: the core's malloc allows any size.
         return unsafe { c::malloc(size).cast() };
@@ -80,12 +87,22 @@ pub unsafe extern "C" fn realloc(p: *mut c_void, size: usize) -> *mut c_void {
     unsafe { c::realloc(p.cast(), size).cast() }
 }
 
+/// Calls the process's `realloc`, as glibc's does: see `bound`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn reallocarray(p: *mut c_void, count: usize, size: usize) -> *mut c_void {
     match count.checked_mul(size) {
         // SAFETY: realloc has the same contract for `p`, which the caller keeps, and allows any
         // size.
-        Some(bytes) => unsafe { realloc(p, bytes) },
+        Some(bytes) => unsafe { bound::realloc()(p, bytes) },
+        None => errno::fail(ENOMEM),
+    }
+}
+
+/// This library's [`reallocarray`], whatever the process's `realloc` is.
+pub unsafe fn own_reallocarray(p: *mut c_void, count: usize, size: usize) -> *mut c_void {
+    match count.checked_mul(size) {
+        // SAFETY: the contract of `reallocarray`.
+        Some(bytes) => unsafe { own_realloc(p, bytes) },
         None => errno::fail(ENOMEM),
     }
 }
@@ -94,11 +111,11 @@ pub unsafe extern "C" fn reallocarray(p: *mut c_void, count: usize, size: usize)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn reallocf(p: *mut c_void, size: usize) -> *mut c_void {
     // SAFETY: realloc has the same contract for `p`, which the caller keeps, and allows any size.
-    let q = unsafe { realloc(p, size) };
+    let q = unsafe { bound::realloc()(p, size) };
     if q.is_null() && size != 0 {
         // SAFETY: a failed realloc leaves `p` allocated, or `p` is NULL, which free ignores. The
         // caller gives `p` up. free leaves errno alone.
-        unsafe { c::free(p.cast()) };
+        unsafe { bound::free()(p) };
     }
     q
 }
@@ -120,7 +137,7 @@ pub unsafe extern "C" fn reallocarr(slot: *mut c_void, count: usize, size: usize
     let q = match (p.is_null(), bytes) {
         (true, 0) => p,
         // SAFETY: by the C contract `p`, the pointer in `slot`, is NULL, foreign or a live block.
-        _ => errno::preserved(|| unsafe { realloc(p, bytes) }),
+        _ => errno::preserved(|| unsafe { bound::realloc()(p, bytes) }),
     };
     if q.is_null() && bytes != 0 {
         return ENOMEM;

@@ -52,3 +52,15 @@ fn with_little_address_space() {
     assert_checks_pass(&mut command);
     reports.assert_served();
 }
+
+/// The C library's `reallocarray` calls the process's `realloc`. So a program that brings its own
+/// malloc need not have one.
+#[test]
+fn a_program_may_bring_a_malloc() {
+    let program = compile(Language::C, "own_malloc.c", Link::Plain);
+    common::run(&mut common::target::start(&program));
+    let mut command = common::target::start(&program);
+    let reports = preload(&mut command);
+    common::run(&mut command);
+    reports.assert_loaded();
+}
