@@ -27,6 +27,9 @@ const OPERATORS: [&str; 20] = [
     "_ZdaPvSt11align_val_tRKSt9nothrow_t",
 ];
 
+/// Functions that others of the C library call by their names: see `bound`.
+const BOUND: [&str; 2] = ["realloc", "free"];
+
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
     if std::env::var("CARGO_CFG_TARGET_OS").as_deref() != Ok("linux") {
@@ -50,12 +53,19 @@ fn main() {
     // Calls between our own functions never leave the library, but for those of functions that a
     // program may replace: see `operators::derived` and `bound`.
     let list = Path::new(&std::env::var_os("OUT_DIR").unwrap()).join("replaceable");
-    let names = OPERATORS.map(|name| format!("{name};")).concat() + "realloc; free;";
+    let names = OPERATORS
+        .iter()
+        .chain(&BOUND)
+        .map(|name| format!("{name};"));
+    let names: String = names.collect();
     std::fs::write(&list, format!("{{ {names} }};\n")).unwrap();
     println!(
         "cargo:rustc-cdylib-link-arg=-Wl,--dynamic-list={}",
         list.display()
     );
+    for name in BOUND {
+        println!("cargo:rustc-cdylib-link-arg=-Wl,--defsym=hakmem_own_{name}={name}");
+    }
     for name in OPERATORS {
         println!("cargo:rustc-cdylib-link-arg=-Wl,--defsym=hakmem_own{name}={name}");
     }

@@ -1,36 +1,50 @@
-//! The `realloc` and `free` of the process: those that the dynamic linker bound the names to.
+//! The `realloc` and `free` of the process, where something stands in front of those of this
+//! library.
 //!
 //! A program may have a malloc of its own, and a library in front of this one may wrap it. Neither
 //! need have `reallocarray`, as the C library's calls `realloc` by its name. So must that of a
 //! library that replaces the C library's. build.rs keeps the linker from binding the two names
 //! within this library.
+//!
+//! In a process that opened the library by `dlopen`, the names are bound to the C library's
+//! functions. Whoever takes functions of this library by the handle gets all of them there.
 
-use core::ffi::c_void;
+use core::ffi::{c_int, c_void};
 use core::mem::transmute;
+use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
 type Realloc = unsafe extern "C" fn(*mut c_void, usize) -> *mut c_void;
 type Free = unsafe extern "C" fn(*mut c_void);
 
-/// The address in the library's table of addresses. A path to the function would not do: the
+/// Loads an entry of the library's table of addresses.
+#[cfg(target_arch = "x86_64")]
+macro_rules! load {
+    ($name:literal) => {
+        concat!("mov {at}, qword ptr [rip + ", $name, "@GOTPCREL]")
+    };
+}
+#[cfg(target_arch = "aarch64")]
+macro_rules! load {
+    ($name:literal) => {
+        concat!(
+            "adrp {at}, :got:",
+            $name,
+            "\nldr {at}, [{at}, :got_lo12:",
+            $name,
+            "]"
+        )
+    };
+}
+
+/// The address that the dynamic linker bound a name to. A path to the function would not do: the
 /// compiler may take it for the one in this crate.
-macro_rules! address {
+macro_rules! bound {
     ($name:literal) => {{
         let at: *const ();
-        #[cfg(target_arch = "x86_64")]
         // SAFETY: reads an entry of the table, which the dynamic linker filled.
         unsafe {
             core::arch::asm!(
-                concat!("mov {at}, qword ptr [rip + ", $name, "@GOTPCREL]"),
-                at = out(reg) at,
-                options(pure, nomem, nostack, preserves_flags)
-            );
-        }
-        #[cfg(target_arch = "aarch64")]
-        // SAFETY: reads an entry of the table, which the dynamic linker filled.
-        unsafe {
-            core::arch::asm!(
-                concat!("adrp {at}, :got:", $name),
-                concat!("ldr {at}, [{at}, :got_lo12:", $name, "]"),
+                load!($name),
                 at = out(reg) at,
                 options(pure, nomem, nostack, preserves_flags)
             );
@@ -39,16 +53,104 @@ macro_rules! address {
     }};
 }
 
-/// The process's `realloc`.
-pub fn realloc() -> Realloc {
-    let at = address!("realloc");
-    // SAFETY: a function of that name has this type.
-    unsafe { transmute::<*const (), Realloc>(at) }
+/// The address of this library's exported function, by the name that build.rs gives it. A program
+/// with the static library does not have that name, but the function alone.
+macro_rules! own {
+    ($name:literal, $function:path) => {{
+        let at: *const ();
+        // SAFETY: as in `bound`. A weak symbol that nobody defines is null.
+        unsafe {
+            core::arch::asm!(
+                concat!(".weak ", $name),
+                concat!(".hidden ", $name),
+                load!($name),
+                at = out(reg) at,
+                options(pure, nomem, nostack, preserves_flags)
+            );
+        }
+        if at.is_null() {
+            $function as *const ()
+        } else {
+            at
+        }
+    }};
 }
 
-/// The process's `free`.
-pub fn free() -> Free {
-    let at = address!("free");
+/// This library's exported `realloc`.
+pub fn own_realloc() -> *const () {
+    own!("hakmem_own_realloc", crate::stdlib::realloc)
+}
+
+/// This library's exported `free`.
+pub fn own_free() -> *const () {
+    own!("hakmem_own_free", crate::stdlib::free)
+}
+
+/// The process's `realloc`. None: it is this library's, or the library was opened by `dlopen`.
+pub fn realloc() -> Option<Realloc> {
+    let (own, bound) = (own_realloc(), bound!("realloc"));
+    if own == bound || !is_loaded_first(own) {
+        return None;
+    }
     // SAFETY: a function of that name has this type.
-    unsafe { transmute::<*const (), Free>(at) }
+    Some(unsafe { transmute::<*const (), Realloc>(bound) })
+}
+
+/// The `free` that goes with [`realloc`].
+pub fn free() -> Free {
+    let bound = bound!("free");
+    // SAFETY: a function of that name has this type.
+    unsafe { transmute::<*const (), Free>(bound) }
+}
+
+/// True if this library, which has `own`, was loaded before the C library: at the start of the
+/// program, so that the names of the process are its own or those of something in front of it.
+fn is_loaded_first(own: *const ()) -> bool {
+    const UNKNOWN: u8 = 0;
+    const YES: u8 = 1;
+    const NO: u8 = 2;
+    static ANSWER: AtomicU8 = AtomicU8::new(UNKNOWN);
+    // Relaxed: threads that ask at once find the same answer.
+    if ANSWER.load(Relaxed) == UNKNOWN {
+        let mut order = Order {
+            own: own.addr(),
+            other: (libc::abort as *const ()).addr(),
+            is_first: false,
+        };
+        // SAFETY: `look` gets a pointer to `order`, which lives until the call returns.
+        unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut order).cast()) };
+        ANSWER.store(if order.is_first { YES } else { NO }, Relaxed);
+    }
+    ANSWER.load(Relaxed) == YES
+}
+
+/// Two addresses, and whether the object with the first one comes before that with the other.
+struct Order {
+    own: usize,
+    other: usize,
+    is_first: bool,
+}
+
+/// Ends the iteration, which has the order of loading, at the first object with one of the
+/// addresses.
+///
+/// # Safety
+/// For `dl_iterate_phdr`, with an [`Order`].
+unsafe extern "C" fn look(
+    info: *mut libc::dl_phdr_info,
+    _size: usize,
+    order: *mut c_void,
+) -> c_int {
+    // SAFETY: the C library passes a valid description, and the pointer that it got.
+    let (info, order) = unsafe { (&*info, &mut *order.cast::<Order>()) };
+    let has = |address: usize| {
+        (0..usize::from(info.dlpi_phnum)).any(|i| {
+            // SAFETY: the object has so many headers.
+            let header = unsafe { &*info.dlpi_phdr.wrapping_add(i) };
+            let start = (info.dlpi_addr as usize).wrapping_add(header.p_vaddr as usize);
+            header.p_type == libc::PT_LOAD && address.wrapping_sub(start) < header.p_memsz as usize
+        })
+    };
+    order.is_first = has(order.own);
+    c_int::from(order.is_first || has(order.other))
 }

@@ -5,6 +5,7 @@
 //! it may pass a pointer on. Once the next allocator has held memory, it gets all foreign pointers,
 //! and decides itself.
 
+use crate::bound;
 use core::ffi::CStr;
 #[cfg(target_env = "gnu")]
 use core::ffi::{c_int, c_void};
@@ -26,8 +27,8 @@ static MALLINFO2: AtomicUsize = AtomicUsize::new(0);
 
 /// Finds the next allocator: all three functions, none of them ours, or nothing.
 pub fn find() -> Option<Next> {
-    let free = symbol(c"free", crate::stdlib::free as *const ())?;
-    let realloc = symbol(c"realloc", crate::stdlib::realloc as *const ())?;
+    let free = symbol(c"free", bound::own_free())?;
+    let realloc = symbol(c"realloc", bound::own_realloc())?;
     let usable_size = symbol(
         c"malloc_usable_size",
         crate::stdlib::malloc_usable_size as *const (),

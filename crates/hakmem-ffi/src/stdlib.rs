@@ -87,13 +87,27 @@ pub unsafe fn own_realloc(p: *mut c_void, size: usize) -> *mut c_void {
     unsafe { c::realloc(p.cast(), size).cast() }
 }
 
-/// Calls the process's `realloc`, as glibc's does: see `bound`.
+/// The process's [`realloc`], which the functions derived from it call: see `bound`.
+///
+/// # Safety
+/// As [`realloc`].
+unsafe fn process_realloc(p: *mut c_void, size: usize) -> *mut c_void {
+    // SAFETY: the same contract.
+    unsafe {
+        match bound::realloc() {
+            Some(realloc) => realloc(p, size),
+            None => own_realloc(p, size),
+        }
+    }
+}
+
+/// Calls the process's `realloc`, as glibc's does.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn reallocarray(p: *mut c_void, count: usize, size: usize) -> *mut c_void {
     match count.checked_mul(size) {
         // SAFETY: realloc has the same contract for `p`, which the caller keeps, and allows any
         // size.
-        Some(bytes) => unsafe { bound::realloc()(p, bytes) },
+        Some(bytes) => unsafe { process_realloc(p, bytes) },
         None => errno::fail(ENOMEM),
     }
 }
@@ -111,11 +125,16 @@ pub unsafe fn own_reallocarray(p: *mut c_void, count: usize, size: usize) -> *mu
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn reallocf(p: *mut c_void, size: usize) -> *mut c_void {
     // SAFETY: realloc has the same contract for `p`, which the caller keeps, and allows any size.
-    let q = unsafe { bound::realloc()(p, size) };
+    let q = unsafe { process_realloc(p, size) };
     if q.is_null() && size != 0 {
         // SAFETY: a failed realloc leaves `p` allocated, or `p` is NULL, which free ignores. The
         // caller gives `p` up. free leaves errno alone.
-        unsafe { bound::free()(p) };
+        unsafe {
+            match bound::realloc() {
+                Some(_) => bound::free()(p),
+                None => c::free(p.cast()),
+            }
+        }
     }
     q
 }
@@ -137,7 +156,7 @@ pub unsafe extern "C" fn reallocarr(slot: *mut c_void, count: usize, size: usize
     let q = match (p.is_null(), bytes) {
         (true, 0) => p,
         // SAFETY: by the C contract `p`, the pointer in `slot`, is NULL, foreign or a live block.
-        _ => errno::preserved(|| unsafe { bound::realloc()(p, bytes) }),
+        _ => errno::preserved(|| unsafe { process_realloc(p, bytes) }),
     };
     if q.is_null() && bytes != 0 {
         return ENOMEM;

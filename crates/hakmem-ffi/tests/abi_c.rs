@@ -64,3 +64,13 @@ fn a_program_may_bring_a_malloc() {
     common::run(&mut command);
     reports.assert_loaded();
 }
+
+/// Whoever takes functions by the handle gets blocks of this library, and the C library's names.
+#[test]
+fn a_program_may_open_the_library() {
+    let program = compile(Language::C, "by_handle.c", Link::Plain);
+    let library = &common::library().shared;
+    for scope in ["local", "global"] {
+        common::run(common::target::start(&program).arg(library).arg(scope));
+    }
+}
