@@ -181,13 +181,21 @@ pub fn spawn_bare(work: extern "C" fn(), alive: &'static AtomicU32) -> u32 {
     made as u32
 }
 
-/// True unless the system says that the process has no thread of this number. A filter may refuse
-/// the question: then the thread counts as there.
-pub fn is_thread(number: u32) -> bool {
-    const NONE: isize = -(libc::ESRCH as isize);
+/// Asks whether the process has a thread of this number. 0: it has.
+fn ask_for(number: u32) -> isize {
     let process = syscall(libc::SYS_getpid, [0; 6]);
-    number != 0
-        && syscall(libc::SYS_tgkill, [process as usize, number as usize, 0, 0, 0, 0]) != NONE
+    syscall(libc::SYS_tgkill, [process as usize, number as usize, 0, 0, 0, 0])
+}
+
+/// True if the process has a thread of this number. A filter may refuse the question: then the
+/// thread counts as there.
+pub fn is_thread(number: u32) -> bool {
+    number != 0 && ask_for(number) != -(libc::ESRCH as isize)
+}
+
+/// True if the system says that the process has a thread of this number.
+pub fn is_counted(number: u32) -> bool {
+    succeeded(ask_for(number))
 }
 
 /// The number of the process. A process with a filter for its system calls may ask, too: reports

@@ -23,6 +23,11 @@ pub fn is_thread(_: u32) -> bool {
     true
 }
 
+/// False: who asks knows that the thread has ended.
+pub fn is_counted(_: u32) -> bool {
+    false
+}
+
 /// The number of the process. No report of an error is read here.
 pub fn process() -> u32 {
     0

@@ -150,8 +150,8 @@ pub use zeroes::copy_to_zeroes;
 pub use bare::write_to;
 #[cfg(all(target_os = "linux", not(any(miri, sanitizer, shuttle))))]
 pub use bare::{
-    be_ordinary, in_borrowed_process, in_shared_memory, is_bare, is_single_threaded, is_thread,
-    libc_number, numbers, process, spawn_bare,
+    be_ordinary, in_borrowed_process, in_shared_memory, is_bare, is_counted, is_single_threaded,
+    is_thread, libc_number, numbers, process, spawn_bare,
 };
 #[cfg(any(miri, shuttle))]
 pub use checked::on_own_stack;
@@ -159,8 +159,8 @@ pub use checked::on_own_stack;
 pub use checked::write_to;
 #[cfg(any(miri, sanitizer, shuttle))]
 pub use checked::{
-    be_ordinary, in_borrowed_process, in_shared_memory, is_bare, is_single_threaded, is_thread,
-    libc_number, numbers, process,
+    be_ordinary, in_borrowed_process, in_shared_memory, is_bare, is_counted, is_single_threaded,
+    is_thread, libc_number, numbers, process,
 };
 #[cfg(not(shuttle))]
 pub use hooks::{Key, at_fork, drop_exit_key, make_exit_key, set_exit_value};

@@ -401,7 +401,7 @@ fn a_thread_that_nobody_may_ask_for_is_there() {
         make_filter(&code);
         let ask = [process as usize, me as usize, 0, 0, 0, 0];
         assert_eq!(linux::raw(libc::SYS_tgkill, ask), -(libc::EPERM as isize));
-        assert!(is_thread(me));
+        assert!(is_thread(me) && !is_counted(me));
     });
 }
 

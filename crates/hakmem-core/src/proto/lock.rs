@@ -227,15 +227,17 @@ impl Lock {
         self.try_lock_as(me)
     }
 
-    /// Waits for the lock for up to `ms` milliseconds, while `goes_on` says so, asked once in
-    /// 5 ms.
+    /// Waits for the lock for up to `ms` milliseconds, while `goes_on` says so. Asks that once in
+    /// 5 ms or more often, and tries once at the end.
     pub fn lock_for(&self, me: u32, ms: u32, goes_on: impl Fn() -> bool) -> Option<Guard<'_>> {
         const STEP: u32 = 5;
         let begun = os::now_ms();
-        // A sleep may take much longer than it should.
-        (0..ms.div_ceil(STEP))
-            .take_while(|_| goes_on() && os::age(os::now_ms(), begun) <= ms)
-            .find_map(|_| self.lock_within_as(me, STEP))
+        while goes_on() && os::age(os::now_ms(), begun) <= ms {
+            if let Some(held) = self.lock_within_as(me, STEP) {
+                return Some(held);
+            }
+        }
+        self.try_lock_as(me)
     }
 
     /// Waits for the lock for half a second. The holder may never release it: a child that was made

@@ -68,9 +68,8 @@ impl Held {
         Some(Self { _guard: guard })
     }
 
-    /// Waits for the lock for so many milliseconds. None also if a thread is about to fork, and if
-    /// this thread purges in a lower frame. The caller has no lock. Who has this one waits for no
-    /// thread of the program.
+    /// Waits for the lock for so many milliseconds, but not while a thread is about to fork, nor if
+    /// this thread purges in a lower frame. The caller has no lock, unless it is a signal handler.
     fn within(ms: u32) -> Option<Self> {
         let me = os::thread_token();
         let goes_on = || is_welcome() && !LOCK.is_held_by(me) && !os::is_ending();

@@ -168,7 +168,7 @@ fn wait_until_gone(ms: u32, is_gone: fn() -> bool) -> bool {
     // process.
     let number = NUMBER.swap(0, Relaxed);
     if number != 0 {
-        (0..200).take_while(|_| os::is_thread(number)).for_each(|_| os::sleep_us(20));
+        (0..200).take_while(|_| os::is_counted(number)).for_each(|_| os::sleep_us(20));
     }
     true
 }
