@@ -27,7 +27,8 @@ impl Place {
             self.stack.with_mut(|s| unsafe { *s += 1 });
             true
         };
-        self.worker.begin(|| false, make)
+        // The last one's thread may have ended between two looks.
+        self.worker.begin(|| self.worker.alive.load(Acquire) == 0, make)
     }
 
     /// The worker's life. At its end a store clears `alive`, as the kernel does.
