@@ -28,7 +28,8 @@ impl Place {
             true
         };
         // The last one's thread may have ended between two looks.
-        self.worker.begin(|| self.worker.alive.load(Acquire) == 0, make)
+        self.worker
+            .begin(|| self.worker.alive.load(Acquire) == 0, make)
     }
 
     /// The worker's life. At its end a store clears `alive`, as the kernel does.
