@@ -5,6 +5,7 @@
 use super::all::all_heaps;
 use crate::base::size_class::{CLASSES, SIZES};
 use crate::base::sync::{AtomicU64, Ordering::Relaxed};
+use crate::base::usage;
 use crate::heap::reclaim::parked;
 
 static SEEN: AtomicU64 = AtomicU64::new(0);
@@ -32,6 +33,11 @@ pub fn note(peak: u64) {
     for (class, bytes) in BYTES.iter().enumerate() {
         bytes.store(blocks[class].max(0) as u64 * u64::from(SIZES[class]), Relaxed);
     }
+}
+
+/// [`note`] for a peak that huge blocks have raised: their layer knows of no heap.
+pub fn follow() {
+    note(usage::live().1);
 }
 
 /// The bytes of blocks of a class at the recorded peak.

@@ -478,3 +478,27 @@ fn the_peak_is_told_by_class() {
     );
     blocks.into_iter().for_each(Block::free);
 }
+
+/// Huge blocks raise the peak when the small ones from before are gone.
+#[test]
+#[cfg_attr(
+    feature = "hardened",
+    ignore = "exact figures and places of blocks without tags, of which none waits after its free"
+)]
+fn the_peak_of_huge_blocks_is_told_by_class() {
+    let _turn = turn();
+    let peak = || Snapshot::take().process().peak_live_bytes_upper_bound as usize;
+    let small: Vec<_> = (0..(peak() / 65536 + 100) * 4 / 3)
+        .map(|_| Block::new(65536))
+        .collect();
+    let of_small = small.len() as u64 * 65536;
+    small.into_iter().for_each(Block::free);
+    // Nobody touches them.
+    let huge: Vec<_> = (0..2 * peak() / (64 << 20) + 1)
+        .map(|_| Block::new(64 << 20))
+        .collect();
+    let snapshot = Snapshot::take();
+    let class = snapshot.classes().find(|c| c.size == 65536).unwrap();
+    assert!(class.peak_bytes < of_small / 2, "{class:?}");
+    huge.into_iter().for_each(Block::free);
+}

@@ -13,7 +13,7 @@ use crate::backend::arena::SLOT;
 use crate::backend::nodes;
 use crate::backend::page::{self, Kind, Meta};
 use crate::heap::all::are_many;
-use crate::heap::{CachedLarge, Heap};
+use crate::heap::{CachedLarge, Heap, peak};
 use crate::large::huge::{self, kept::Kept};
 use crate::large::{self, LARGE_MAX};
 use crate::thread::{self, ThreadState};
@@ -178,10 +178,13 @@ fn new_whole(n: usize, align: usize, clear: Clear) -> *mut u8 {
         return no_memory();
     };
     keep_limit();
-    match meta.kind() {
-        Kind::Huge if zero => purge::grew(huge::size(meta)),
-        Kind::Huge => {}
-        _ => purge::keep_huge_bound(),
+    if meta.kind() == Kind::Huge {
+        peak::follow();
+        if zero {
+            purge::grew(huge::size(meta));
+        }
+    } else {
+        purge::keep_huge_bound();
     }
     if clear != Clear::Nothing && !zero {
         // SAFETY: `take_whole` has just allocated the block for `n` bytes, and no one else knows it
