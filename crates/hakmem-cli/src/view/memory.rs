@@ -92,6 +92,8 @@ pub fn u8_at(bytes: &[u8], at: usize) -> u8 {
 pub struct Lists<'a> {
     memory: Memory<'a>,
     budget: Budget,
+    /// The secret by which links are encoded; zeroes if they are not.
+    key: [u64; 2],
 }
 
 /// The most pages of one list, which are kept until its end: 16 MiB. A list of hakmem's has fewer.
@@ -102,11 +104,17 @@ type Pages = HashMap<u64, Box<[u8; PAGE as usize]>>;
 
 impl<'a> Lists<'a> {
     /// Reads no more than `budget` pages.
-    pub fn new(memory: Memory<'a>, budget: u64) -> Self {
+    pub fn new(memory: Memory<'a>, budget: u64, key: [u64; 2]) -> Self {
         Self {
             memory,
             budget: Budget::new(budget, "pages of lists"),
+            key,
         }
+    }
+
+    /// What the word of a link in the block at `at` stands for (`harden::key` in the core).
+    fn decoded(&self, at: u64, word: u64) -> u64 {
+        word ^ (at >> 16 ^ self.key[0]).wrapping_mul(self.key[1])
     }
 
     /// The block after `block`. None: it cannot be read, or it is one more than the pages so far
@@ -140,7 +148,8 @@ impl<'a> Lists<'a> {
             match next {
                 Some(0) => return (found as u64, true),
                 Some(block) if block.is_multiple_of(8) => {
-                    next = self.next(block, found, &mut pages);
+                    let word = self.next(block, found, &mut pages);
+                    next = word.map(|word| self.decoded(block, word));
                     if next.is_some() {
                         each(block);
                         found += 1;

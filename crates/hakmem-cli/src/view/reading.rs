@@ -1,5 +1,6 @@
 //! One reading: the figures of a report, made of what another process's memory says.
 
+use super::build_of;
 use super::decisions::{self, Decision};
 use super::heaps::{self, Found, Heaps};
 use super::memory::{Lists, Memory, u32_at, u64_at};
@@ -7,6 +8,7 @@ use super::note::Note;
 use super::process::Usage;
 use super::programs::Programs;
 use super::segments::{self, Body, Resident, SEGMENT_BYTES, SLOT_BYTES, Segment, Use};
+use crate::build::Build;
 use crate::checked::{self, total};
 use crate::stat::figures::{Moment, Syscall};
 use std::io;
@@ -35,7 +37,14 @@ pub fn pages(
 ) -> io::Result<(Vec<Segment>, Vec<u64>, bool)> {
     let lists = heaps.lists();
     let mut segments = segments::read(memory, note)?;
-    let follow = Lists::new(memory, LISTS_BUDGET);
+    let key = match build_of(note) {
+        Some(Build::Hardened) => {
+            let words = memory.words(note.place("links.key")?, 2)?;
+            [words[0], words[1]]
+        }
+        _ => [0; 2],
+    };
+    let follow = Lists::new(memory, LISTS_BUDGET, key);
     let (listed, whole) = segments::take_listed(&mut segments, &lists, &follow);
     Ok((segments, listed, whole))
 }

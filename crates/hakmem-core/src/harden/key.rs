@@ -8,8 +8,9 @@ use crate::base::sync::{Ordering::Relaxed, plain::AtomicUsize};
 use crate::harden::{ON, has};
 use crate::os;
 
-/// The secret. Written once, before the first block exists.
-static KEY: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
+/// The secret. Written once, before the first block exists. `hakmem stat --pid` reads it from
+/// outside, to follow lists.
+pub static KEY: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
 
 /// Draws the secret, if that was not done: when the process starts, or before the first arena is
 /// reserved. Before that no block exists. The caller holds the lock of arenas.

@@ -29,6 +29,7 @@ mod note {
     use crate::backend::{foreign, held, owner, segment};
     use crate::base::size_class::{CLASSES, FIRST_LONG, SIZES};
     use crate::base::usage;
+    use crate::harden::key;
     use crate::heap::counts::{self, Before, EVENTS, HeapEvent};
     use crate::heap::peak;
     use crate::heap::reclaim::parked;
@@ -102,6 +103,7 @@ mod note {
         "reserved": arena::RESERVED,
         "committed": arena::COMMITTED,
         "decisions": decisions::JOURNAL,
+        "links.key": key::KEY,
         "filter.made": os::FILTERED,
         "filter.seen": os::SEES_FILTERS,
         "filter.inherited": os::INHERITED,
