@@ -47,6 +47,29 @@ impl Program {
     }
 }
 
+/// The allocations that `hakmem stat --pid` shows.
+fn allocations(program: &Program) -> u64 {
+    let pid = program.0.pid().to_string();
+    let output = hakmem().args(["stat", "--pid", &pid]).output().unwrap();
+    let text = stdout(&output);
+    let line = text.lines().find(|line| line.contains("  allocations "));
+    let number = line.unwrap_or_else(|| panic!("{text}{}", stderr(&output)));
+    let number = number.split_whitespace().nth(1).unwrap();
+    number.replace(',', "").parse().unwrap()
+}
+
+/// A plug-in may carry a hakmem of its own, which made as many heaps as the library that serves the
+/// process.
+#[test]
+fn a_plug_in_is_not_taken_for_the_process() {
+    let plug_in = built::released(&[]).of("plugin", ".so");
+    let mut program = Program::preloaded();
+    program.keep();
+    program.tell(&format!("open {}", plug_in.display()));
+    let seen = allocations(&program);
+    assert!(seen >= u64::from(MANY), "{seen}");
+}
+
 /// `hakmem profile --pid` with these options.
 fn command(pid: i32, prefix: &Path, options: &[&str]) -> Command {
     let mut command = hakmem();

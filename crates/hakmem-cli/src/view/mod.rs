@@ -292,14 +292,20 @@ pub fn segments_of(memory: Memory, note: &Note) -> io::Result<Vec<Segment>> {
     Ok(reading::pages(memory, note, &heaps)?.0)
 }
 
-/// A plug-in may carry another hakmem: the one that made most heaps is meant, of two the first.
+/// A plug-in may carry another hakmem. That of the program is meant, or the library that serves the
+/// process; of two such ones the one that made more heaps, or the first.
 pub fn best_note(memory: Memory) -> io::Result<Option<Note>> {
-    let mut best: Option<(u64, Note)> = None;
-    note::each(memory, |note| {
+    let mut best: Option<((bool, u64), Note)> = None;
+    note::each(memory, |note, is_program| {
+        // Only the library that replaces the C library's functions sees filters.
+        let serves = note.place("filter.seen").and_then(|at| memory.bytes(at, 1));
         let made = note.place("heaps_made").and_then(|at| memory.word(at));
-        let made = made.unwrap_or(0);
-        if best.as_ref().is_none_or(|&(most, _)| made > most) {
-            best = Some((made, note));
+        let rank = (
+            is_program || serves.is_ok_and(|seen| seen != [0]),
+            made.unwrap_or(0),
+        );
+        if best.as_ref().is_none_or(|(highest, _)| rank > *highest) {
+            best = Some((rank, note));
         }
     })?;
     Ok(best.map(|(_, note)| note))

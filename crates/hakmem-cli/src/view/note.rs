@@ -8,7 +8,7 @@
 use super::memory::{END, Memory};
 use crate::checked::{self, refuse};
 use object::LittleEndian as LE;
-use object::elf::{FileHeader64, PT_LOAD, PT_NOTE, ProgramHeader64};
+use object::elf::{ET_EXEC, FileHeader64, PT_INTERP, PT_LOAD, PT_NOTE, ProgramHeader64};
 use object::read::elf::{FileHeader, NoteIterator, ProgramHeader};
 use std::collections::HashMap;
 use std::io;
@@ -100,19 +100,19 @@ impl Note {
     }
 }
 
-/// The notes of the files that are mapped, in the order of their addresses. An error: there are
-/// none, but one that cannot be read as ours.
-pub fn each(memory: Memory, mut each: impl FnMut(Note)) -> io::Result<()> {
+/// The notes of the files that are mapped, in the order of their addresses, and whether the file is
+/// the program. An error: there are none, but one that cannot be read as ours.
+pub fn each(memory: Memory, mut each: impl FnMut(Note, bool)) -> io::Result<()> {
     let (mut files, mut ours, mut bad) = (0, 0, 0);
     memory.source.each_file(&mut |base| {
         files += 1;
         if files > FILES || ours + bad >= OURS {
             return;
         }
-        of_image(memory, base, &mut |note| match note {
+        of_image(memory, base, &mut |note, is_program| match note {
             Some(note) => {
                 ours += 1;
-                each(note);
+                each(note, is_program);
             }
             None => bad += 1,
         });
@@ -133,21 +133,30 @@ pub fn start_of_file(line: &str) -> Option<u64> {
     is_start.then(|| u64::from_str_radix(start, 16).ok())?
 }
 
-/// The note of the executable or library that is mapped from `base` on, if it has one; None is one
+/// The note of the program or library that is mapped from `base` on, if it has one; None is one
 /// that makes no sense.
-fn of_image(memory: Memory, base: u64, each: &mut dyn FnMut(Option<Note>)) {
-    let Some((bias, segments)) = note_segments(memory, base) else {
+fn of_image(memory: Memory, base: u64, each: &mut dyn FnMut(Option<Note>, bool)) {
+    let Some(image) = image(memory, base) else {
         return;
     };
-    for segment in segments.iter().take(OF_FILE) {
-        if let Some(note) = in_segment(memory, bias, segment) {
-            return each(note);
+    for segment in image.notes.iter().take(OF_FILE) {
+        if let Some(note) = in_segment(memory, image.bias, segment) {
+            return each(note, image.is_program);
         }
     }
 }
 
-/// How far the file is mapped from where it is linked for, and its segments of notes.
-fn note_segments(memory: Memory, base: u64) -> Option<(u64, Vec<ProgramHeader64<LE>>)> {
+/// A program or a library that is mapped.
+struct Image {
+    /// How far it is mapped from where it is linked for.
+    bias: u64,
+    /// Its segments of notes.
+    notes: Vec<ProgramHeader64<LE>>,
+    /// It names a loader, or is linked for a fixed address. Libraries with hakmem do neither.
+    is_program: bool,
+}
+
+fn image(memory: Memory, base: u64) -> Option<Image> {
     // Most files that are mapped are no programs.
     if memory.bytes(base, 4).ok()? != b"\x7fELF" {
         return None;
@@ -157,8 +166,12 @@ fn note_segments(memory: Memory, base: u64) -> Option<(u64, Vec<ProgramHeader64<
     let segments = header.program_headers(LE, head.as_slice()).ok()?;
     let first = segments.iter().find(|s| s.p_type(LE) == PT_LOAD)?;
     let bias = base.wrapping_sub(first.p_vaddr(LE) / 4096 * 4096);
-    let notes = segments.iter().filter(|s| s.p_type(LE) == PT_NOTE);
-    Some((bias, notes.copied().collect()))
+    let of_type = |kind| segments.iter().filter(move |s| s.p_type(LE) == kind);
+    Some(Image {
+        bias,
+        notes: of_type(PT_NOTE).copied().collect(),
+        is_program: header.e_type(LE) == ET_EXEC || of_type(PT_INTERP).next().is_some(),
+    })
 }
 
 /// The first note of ours; `Some(None)`: it makes no sense.

@@ -1,7 +1,8 @@
 /* Does what its input says, a line at a time, and answers "ready" after each; so others may profile it meanwhile.
    keep N: keeps N blocks. churn: two threads allocate by ever new stacks, from then on. hide: others may not read it.
-   filter: filters its system calls. again: executes itself. */
+   filter: filters its system calls. again: executes itself. open PATH: loads a plug-in that carries hakmem, and uses it. */
 #define _GNU_SOURCE
+#include <dlfcn.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <pthread.h>
@@ -56,13 +57,22 @@ static void filters(void) {
     prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
 }
 
+static void opens(char *path) {
+    path[strcspn(path, "\n")] = 0;
+    void *plug_in = dlopen(path, RTLD_NOW);
+    void *(*holds)(unsigned long, unsigned long) = (void *(*)(unsigned long, unsigned long))dlsym(plug_in, "plugin_hold");
+    kept = holds ? holds(100, 1) : NULL;
+}
+
 int main(int argc, char **argv) {
-    char line[64];
+    char line[4096];
     puts("ready");
     fflush(stdout);
     while (fgets(line, sizeof line, stdin)) {
         if (!strncmp(line, "keep ", 5))
             keeps(atol(line + 5));
+        else if (!strncmp(line, "open ", 5))
+            opens(line + 5);
         else if (!strcmp(line, "hide\n"))
             prctl(PR_SET_DUMPABLE, 0);
         else if (!strcmp(line, "filter\n"))
