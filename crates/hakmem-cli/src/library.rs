@@ -106,21 +106,26 @@ fn is_divisible(path: &Path) -> bool {
         .any(|b| b" :$".contains(b))
 }
 
-/// A value for LD_PRELOAD that names the library first. `scratch` takes a link where the path
-/// itself will not do.
+/// A value for LD_PRELOAD that names the library first. The folder `scratch`, if there is one,
+/// takes a link where the path itself will not do.
 pub fn preload(
     library: &Path,
-    scratch: &Path,
+    scratch: Option<&Path>,
     existing: Option<&OsStr>,
 ) -> Result<OsString, String> {
     let mut name = library.to_path_buf();
     if is_divisible(&name) {
+        let refused = |paths: &str| {
+            let refused = "LD_PRELOAD takes no path with a space, colon or dollar sign";
+            format!("{refused}: {paths}")
+        };
+        let Some(scratch) = scratch else {
+            return Err(refused(&library.display().to_string()));
+        };
         let link = scratch.join(NAME);
         if is_divisible(&link) {
             let (library, link) = (library.display(), link.display());
-            return Err(format!(
-                "LD_PRELOAD takes no path with a space, colon or dollar sign: {library}, {link}"
-            ));
+            return Err(refused(&format!("{library}, {link}")));
         }
         std::os::unix::fs::symlink(&name, &link)
             .map_err(|e| format!("cannot link to the library: {e}"))?;
@@ -163,8 +168,7 @@ mod tests {
 
     #[test]
     fn comes_before_what_is_preloaded_already() {
-        let value =
-            |existing| preload(Path::new("/x/libhakmem.so"), Path::new("/tmp"), existing).unwrap();
+        let value = |existing| preload(Path::new("/x/libhakmem.so"), None, existing).unwrap();
         assert_eq!(value(None), "/x/libhakmem.so");
         assert_eq!(value(Some(OsStr::new(""))), "/x/libhakmem.so");
         assert_eq!(
@@ -183,12 +187,14 @@ mod tests {
         ] {
             let link = scratch.path().join(NAME);
             assert_eq!(
-                preload(Path::new(path), scratch.path(), None).unwrap(),
+                preload(Path::new(path), Some(scratch.path()), None).unwrap(),
                 link
             );
             assert_eq!(fs::read_link(&link).unwrap(), Path::new(path));
             fs::remove_file(&link).unwrap();
-            preload(Path::new(path), Path::new("/t m p"), None).unwrap_err();
+            for folder in [None, Some(Path::new("/t m p"))] {
+                preload(Path::new(path), folder, None).unwrap_err();
+            }
         }
     }
 }

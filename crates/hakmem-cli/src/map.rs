@@ -168,7 +168,7 @@ fn try_program(options: &Options) -> Result<End, NotStarted> {
     if options.output() != OsStr::new("-") {
         output::tried(options.output()).map_err(own_failure)?;
     }
-    let file = prepared.scratch().join("map");
+    let file = prepared.scratch().file("map").map_err(own_failure)?;
     let mut environment = prepared.environment();
     if options.after.is_none() {
         environment.push(("HAKMEM_MAP", file.as_os_str()));

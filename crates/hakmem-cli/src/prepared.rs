@@ -6,21 +6,18 @@ use crate::child::{self, Child, End};
 use crate::outcome::signal_name;
 use crate::own::Own;
 use crate::program::{self, NotStarted};
+use crate::scratch::Scratch;
 use crate::{library, run};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io;
 use std::path::{Path, PathBuf};
-use tempfile::TempDir;
 
 pub struct Prepared {
     command: Vec<OsString>,
     path: PathBuf,
     /// Nothing, if the program has hakmem inside.
     preload: Option<OsString>,
-    /// Removed when dropped.
-    _folder: TempDir,
-    scratch: PathBuf,
+    scratch: Scratch,
 }
 
 impl Prepared {
@@ -47,27 +44,24 @@ impl Prepared {
                 Some(library)
             }
         };
-        let cannot = |e: io::Error| own_failure(format!("cannot make a temporary folder: {e}"));
-        let folder = tempfile::Builder::new().prefix("hakmem-").tempdir();
-        let folder = folder.map_err(cannot)?;
-        // TMPDIR may be relative, and the program may change its working directory.
-        let scratch = folder.path().canonicalize().map_err(cannot)?;
+        let scratch = Scratch::new().map_err(own_failure)?;
         let existing = std::env::var_os("LD_PRELOAD");
         let preload = library
-            .map(|library| library::preload(&library.path, &scratch, existing.as_deref()))
+            .map(|library| {
+                library::preload(&library.path, Some(scratch.folder()), existing.as_deref())
+            })
             .transpose()
             .map_err(own_failure)?;
         Ok(Self {
             command: command.to_vec(),
             path,
             preload,
-            _folder: folder,
             scratch,
         })
     }
 
     /// A folder of its own, for as long as this lives.
-    pub fn scratch(&self) -> &Path {
+    pub fn scratch(&self) -> &Scratch {
         &self.scratch
     }
 

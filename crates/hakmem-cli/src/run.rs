@@ -12,20 +12,16 @@ use crate::own::{self, Own};
 use crate::profile::Wish;
 use crate::program::{self, NotStarted};
 use crate::report::Report;
+use crate::reports::Reports;
 use crate::stat::{self, Form};
 use crate::summary;
 use crate::symbols;
 use crate::terminal::Terminal;
 use clap::Args;
 use std::ffi::OsString;
-use std::fs::File;
-use std::io::{self, BufRead, BufReader, Write};
-use std::path::{Path, PathBuf};
+use std::io::{self, Write};
+use std::path::PathBuf;
 use std::{env, process};
-use tempfile::TempDir;
-
-/// The largest report of errors that is read, in bytes.
-const ERRORS: u64 = 1 << 20;
 
 /// hakmem's own failures, among which a missing library.
 pub const OWN_FAILURE: i32 = 125;
@@ -33,7 +29,7 @@ pub const OWN_FAILURE: i32 = 125;
 pub const AFTER_HELP: &str = "\
 hakmem passes the signals that it gets on to the program. The exit status is the program's; if a \
 signal killed the program, hakmem dies of the same signal. Otherwise:
-  125  the library is missing, or --require is not met
+  125  the library is missing, --require is not met, or a report has no folder
   126  PROG cannot be executed
   127  PROG is not found
   2    wrong usage
@@ -42,6 +38,9 @@ inside (Rust's global allocator, or libhakmem.a) runs without the library: the h
 serves it. If a shell starts such a program, the program gets the library too. The hakmem inside \
 still serves and reports. If a process goes on when PROG has ended, as a daemon does, hakmem names \
 the temporary folder for its reports, and leaves it there.
+The temporary folder for reports lies in TMPDIR or /tmp, or else in /dev/shm. If hakmem can write \
+to none of these, a line says so, and hakmem starts the program without reports. It starts nothing \
+under an option that needs a report, such as --stats and --require.
 
 Examples:
   hakmem run python3 work.py
@@ -199,13 +198,12 @@ fn try_run(options: &Options) -> Result<End, NotStarted> {
             return Err(own_failure(why));
         }
     }
-    if env::var_os("HAKMEM_STATS").is_some_and(|value| !value.is_empty() && value != "0") {
+    let reports = reports(options, &name)?;
+    let is_set = |value: OsString| !value.is_empty() && value != "0";
+    if reports.is_some() && env::var_os("HAKMEM_STATS").is_some_and(is_set) {
         say("HAKMEM_STATS is set, but `hakmem run` needs it for itself; --stats prints a summary");
     }
-
-    let scratch =
-        Scratch::new().map_err(|e| own_failure(format!("cannot make a temporary file: {e}")))?;
-    let environment = environment(options, &ready, &scratch)?;
+    let environment = environment(options, &ready, reports.as_ref())?;
     let environment: Vec<_> = environment
         .iter()
         .map(|(n, v)| (*n, v.as_os_str()))
@@ -214,7 +212,10 @@ fn try_run(options: &Options) -> Result<End, NotStarted> {
         .map_err(|e| named(&name, NotStarted::from_exec(&ready.path, &e)))?;
     let pid = child.pid();
     let end = child.wait();
-    match (end, tell(options, &ready, scratch, pid, end)) {
+    let Some(reports) = reports else {
+        return Ok(end);
+    };
+    match (end, tell(options, &ready, reports, pid, end)) {
         (End::Exited(_), Told { served: false, .. }) if options.require => {
             Ok(End::Exited(OWN_FAILURE))
         }
@@ -228,31 +229,57 @@ fn try_run(options: &Options) -> Result<End, NotStarted> {
     }
 }
 
+/// The files for the program's reports. None: no folder can be written, and nothing that was asked
+/// for needs one.
+fn reports(options: &Options, name: &str) -> Result<Option<Reports>, NotStarted> {
+    let why = match Reports::new() {
+        Ok(reports) => return Ok(Some(reports)),
+        Err(why) => why,
+    };
+    let needs = [
+        (options.figures.is_some(), "hakmem stat"),
+        (options.profile.is_some(), "hakmem profile"),
+        (options.stats, "--stats"),
+        (options.require, "--require"),
+    ];
+    if let Some((_, asked)) = needs.iter().find(|(is_asked, _)| *is_asked) {
+        return Err(own_failure(format!("{why}; {asked} needs one")));
+    }
+    let why = format!("{why}; hakmem starts {name}, and cannot tell whether it serves it");
+    say(&why);
+    Ok(None)
+}
+
 /// What the program gets in its environment.
 fn environment(
     options: &Options,
     ready: &Ready,
-    scratch: &Scratch,
+    reports: Option<&Reports>,
 ) -> Result<Vec<(&'static str, OsString)>, NotStarted> {
-    let mut stats = OsString::from("json:");
-    stats.push(scratch.report());
-    let mut environment = vec![("HAKMEM_STATS", stats)];
+    let mut environment = Vec::new();
     if let Some(library) = &ready.library {
         let existing = env::var_os("LD_PRELOAD");
-        let preload = library::preload(&library.path, scratch.folder(), existing.as_deref());
+        let folder = reports.map(Reports::folder);
+        let preload = library::preload(&library.path, folder, existing.as_deref());
         environment.push(("LD_PRELOAD", preload.map_err(own_failure)?));
-    }
-    if options.stats || options.figures.is_some() {
-        environment.push(("HAKMEM_TIMING", "1".into()));
-    }
-    if env::var_os("HAKMEM_ERRORS").is_none() {
-        environment.push(("HAKMEM_ERRORS", scratch.errors().into()));
     }
     if let Some(every) = options.guard {
         environment.push(("HAKMEM_GUARD_SAMPLE", every.to_string().into()));
     }
+    let Some(reports) = reports else {
+        return Ok(environment);
+    };
+    let mut stats = OsString::from("json:");
+    stats.push(&reports.figures);
+    environment.push(("HAKMEM_STATS", stats));
+    if options.stats || options.figures.is_some() {
+        environment.push(("HAKMEM_TIMING", "1".into()));
+    }
+    if env::var_os("HAKMEM_ERRORS").is_none() {
+        environment.push(("HAKMEM_ERRORS", reports.errors.clone().into()));
+    }
     if let Some(wish) = &options.profile {
-        environment.push(("HAKMEM_PROFILE", scratch.profile().into()));
+        environment.push(("HAKMEM_PROFILE", reports.profile.clone().into()));
         environment.push(("HAKMEM_PROFILE_INTERVAL", wish.interval.clone().into()));
     }
     Ok(environment)
@@ -267,13 +294,13 @@ struct Told {
 }
 
 /// Says what is to be said of the program that has ended, and removes the temporary files.
-fn tell(options: &Options, ready: &Ready, scratch: Scratch, pid: u32, end: End) -> Told {
+fn tell(options: &Options, ready: &Ready, reports: Reports, pid: u32, end: End) -> Told {
     let before = &ready.before;
     let executed = program::executed(&ready.path);
     let executed = executed.canonicalize().unwrap_or(executed);
     let library = ready.library.as_ref().map(|library| library.path.as_path());
-    let left = left::by(scratch.folder(), library.unwrap_or(&executed));
-    let report = Report::read(scratch.report_lines());
+    let left = left::by(reports.folder(), library.unwrap_or(&executed));
+    let report = Report::read(reports.lines());
     let outcome = Outcome::of(pid, &report, before);
     // A daemon's first process tells nothing of itself.
     let goes_on = outcome == Outcome::Unknown
@@ -288,23 +315,23 @@ fn tell(options: &Options, ready: &Ready, scratch: Scratch, pid: u32, end: End) 
     }
     let terminal = Terminal::of_stderr();
     if let Some(form) = options.figures {
-        match stat::figures(scratch.report_lines(), Some(pid), form, terminal) {
+        match stat::figures(reports.lines(), Some(pid), form, terminal) {
             Ok((text, failed)) => {
                 let _ = io::stderr().write_all((text + &failed).as_bytes());
             }
             Err(e) => say(&format!("cannot read the library's report: {e}")),
         }
     }
-    if let Some(errors) = scratch.stacks() {
+    if let Some(errors) = reports.stacks() {
         let _ = io::stderr().write_all(again::of(&symbols::named(&errors)).as_bytes());
     }
-    let fulfil = |wish: &Wish| wish.fulfil(&scratch.profile(), pid, before.name, end);
+    let fulfil = |wish: &Wish| wish.fulfil(&reports.profile, pid, before.name, end);
     let profiled = options.profile.as_ref().map(fulfil);
     if left.is_empty() {
-        scratch.close();
+        reports.close();
     } else {
-        say(&left::message(&left, scratch.folder()));
-        scratch.keep();
+        say(&left::message(&left, reports.folder()));
+        reports.keep();
     }
     if options.stats {
         let name = checked::name(before.name);
@@ -321,68 +348,5 @@ fn tell(options: &Options, ready: &Ready, scratch: Scratch, pid: u32, end: End) 
     Told {
         served: outcome.is_served() || goes_on,
         profiled: !matches!(profiled, Some(Err(_))) && !matches!(outcome, Outcome::Own(..)),
-    }
-}
-
-/// A private folder with the file that the library reports to; removed when dropped.
-struct Scratch {
-    folder: TempDir,
-    path: PathBuf,
-}
-
-impl Scratch {
-    fn new() -> io::Result<Self> {
-        let folder = tempfile::Builder::new().prefix("hakmem-").tempdir()?;
-        // TMPDIR may be relative, and the program may change its working directory.
-        let path = folder.path().canonicalize()?;
-        let scratch = Self { folder, path };
-        File::create_new(scratch.report())?;
-        Ok(scratch)
-    }
-
-    fn folder(&self) -> &Path {
-        &self.path
-    }
-
-    fn report(&self) -> PathBuf {
-        self.path.join("report")
-    }
-
-    fn errors(&self) -> PathBuf {
-        self.path.join("errors")
-    }
-
-    /// What the library said of the program's errors, if it has stacks.
-    fn stacks(&self) -> Option<String> {
-        let text = checked::start(&self.errors(), ERRORS).ok()?;
-        let text = String::from_utf8_lossy(&text).into_owned();
-        text.contains("    #").then_some(text)
-    }
-
-    fn profile(&self) -> PathBuf {
-        self.path.join("profile")
-    }
-
-    /// What the library has reported. The program, which knows where, may have put something else
-    /// there.
-    fn report_lines(&self) -> Box<dyn BufRead> {
-        match checked::open(&self.report()) {
-            Ok(file) => Box::new(BufReader::new(file)),
-            Err(e) => {
-                say(&format!("cannot read the library's report: {e}"));
-                Box::new(io::empty())
-            }
-        }
-    }
-
-    /// Leaves the folder and its files to the processes that go on.
-    fn keep(self) {
-        let _ = self.folder.keep();
-    }
-
-    fn close(self) {
-        if let Err(e) = self.folder.close() {
-            say(&format!("cannot remove {}: {e}", self.path.display()));
-        }
     }
 }

@@ -20,6 +20,7 @@ mod pictures;
 mod profile;
 mod real_library;
 mod run;
+mod scratch;
 mod signals;
 mod stat;
 mod top;

@@ -7,6 +7,7 @@ use crate::needed;
 use crate::own::{self, Own};
 use crate::proc;
 use crate::program::{self, Machine, NotStarted};
+use crate::scratch::Scratch;
 use std::ffi::OsStr;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -49,7 +50,20 @@ pub fn library(given: Option<&Path>) -> Finding {
             );
         }
     };
-    match version(&this, &library) {
+    let scratch = match Scratch::new() {
+        Ok(scratch) => scratch,
+        Err(why) => {
+            return Finding::new(
+                Verdict::Note,
+                SUBJECT,
+                &path,
+                format!("Whether it serves a program was not tried: hakmem {why}."),
+                "Let TMPDIR name a folder that can be written. Until then hakmem run cannot tell \
+                 whether hakmem serves a program, and options that need a report fail.",
+            );
+        }
+    };
+    match version(&this, &library, scratch.folder()) {
         Ok(version) if version == env!("CARGO_PKG_VERSION") => Finding::ok(
             SUBJECT,
             &format!("{path}, version {version}"),
@@ -76,13 +90,11 @@ pub fn library(given: Option<&Path>) -> Finding {
     }
 }
 
-/// Runs this command on the library. The map that it leaves names the library's version.
-fn version(this: &Path, library: &Library) -> Result<String, String> {
-    let said = |e: &dyn std::fmt::Display| e.to_string();
-    let folder = tempfile::Builder::new().prefix("hakmem-").tempdir();
-    let folder = folder.map_err(|e| said(&e))?;
-    let map = folder.path().join("map");
-    let preload = library::preload(&library.path, folder.path(), None)?;
+/// Runs this command on the library. The map that it leaves in `scratch` names the library's
+/// version.
+fn version(this: &Path, library: &Library, scratch: &Path) -> Result<String, String> {
+    let map = scratch.join("map");
+    let preload = library::preload(&library.path, Some(scratch), None)?;
     let mut command = Command::new(this);
     for (name, _) in env::vars_os() {
         if name.as_encoded_bytes().starts_with(b"HAKMEM_") {
@@ -95,7 +107,7 @@ fn version(this: &Path, library: &Library) -> Result<String, String> {
         .env("HAKMEM_MAP", &map)
         .stdin(Stdio::null())
         .output()
-        .map_err(|e| said(&e))?;
+        .map_err(|e| e.to_string())?;
     let text = fs::read_to_string(&map).map_err(|_| {
         let text = String::from_utf8_lossy(&output.stderr).into_owned();
         let first = text.lines().next().unwrap_or("it said nothing");

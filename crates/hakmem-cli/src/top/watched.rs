@@ -44,8 +44,9 @@ impl Started {
     pub fn new(command: &[OsString], lib: Option<&Path>, kept: bool) -> Result<Self, NotStarted> {
         let prepared = Prepared::new(command, lib)?;
         let file = || {
-            tempfile::tempfile().map_err(|e| NotStarted {
-                why: format!("cannot make a temporary file: {e}"),
+            let folder = prepared.scratch().folder();
+            tempfile::tempfile_in(folder).map_err(|e| NotStarted {
+                why: format!("cannot make a file in {}: {e}", folder.display()),
                 status: run::OWN_FAILURE,
             })
         };
