@@ -117,8 +117,9 @@ fn unknown(name: &str, end: End) -> String {
             "{} killed the process before it could report",
             signal_name(signal)
         ),
-        End::Exited(_) => "the process ended without exit handlers (_exit), or went on, by exec, \
-                           as a program that does not load the library"
+        End::Exited(_) => "the process ended without exit handlers (_exit), it went on, by exec, \
+                           as a program that does not load the library, or it could not write its \
+                           report"
             .into(),
     };
     format!(

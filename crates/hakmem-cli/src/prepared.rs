@@ -87,8 +87,8 @@ impl Prepared {
         }
         match self.preload {
             Some(_) => format!(
-                "{name} left no {what}: it did not run on hakmem, or ended without exit handlers \
-                 (_exit, exec, a signal)"
+                "{name} left no {what}: it did not run on hakmem, ended without exit handlers \
+                 (_exit, exec, a signal), or could not write"
             ),
             None => format!("hakmem inside {name} served it, but wrote no {what}"),
         }

@@ -1,7 +1,14 @@
 //! A private folder for as long as a program runs: for what the program on hakmem reports, and for
 //! a link to the library.
+//!
+//! A program that root starts may change its user, and writes its report as that user. So if this
+//! process is root's, other users may pass through the folder and write to the files, but only
+//! those who know a file's name: they cannot list the folder, and the name has a random part. What
+//! is in the files is read as a text from anybody, in any case.
 
-use std::fs::File;
+use std::fmt::Write;
+use std::fs::{File, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::{env, io};
 use tempfile::TempDir;
@@ -9,6 +16,11 @@ use tempfile::TempDir;
 /// Where the folder is made if the system's temporary folder cannot be written: a container with a
 /// root that is read only mostly has this one.
 const MEMORY: &str = "/dev/shm";
+
+/// The rights to the folder; and those to it and to its files, if this process is root's.
+const PRIVATE: u32 = 0o700;
+const PASSED: u32 = 0o711;
+const WRITTEN: u32 = 0o666;
 
 /// Removed when dropped.
 pub struct Scratch {
@@ -33,9 +45,13 @@ impl Scratch {
     fn below(place: &Path) -> io::Result<Self> {
         let folder = tempfile::Builder::new()
             .prefix("hakmem-")
+            .permissions(Permissions::from_mode(PRIVATE))
             .tempdir_in(place)?;
         // TMPDIR may be relative, and the program may change its working directory.
         let path = folder.path().canonicalize()?;
+        if is_root() {
+            std::fs::set_permissions(&path, Permissions::from_mode(PASSED))?;
+        }
         Ok(Self { folder, path })
     }
 
@@ -43,11 +59,19 @@ impl Scratch {
         &self.path
     }
 
-    /// An empty file for what the program reports. The error is for the user to read.
+    /// An empty file for what the program reports. Its name begins with `name`. The error is for
+    /// the user to read.
     pub fn file(&self, name: &str) -> Result<PathBuf, String> {
-        let path = self.path.join(name);
-        File::create_new(&path).map_err(|e| format!("cannot make {}: {e}", path.display()))?;
-        Ok(path)
+        let made = || {
+            let path = self.path.join(format!("{name}-{}", random()?));
+            let file = File::create_new(&path)?;
+            if is_root() {
+                file.set_permissions(Permissions::from_mode(WRITTEN))?;
+            }
+            Ok(path)
+        };
+        let folder = self.path.display();
+        made().map_err(|e: io::Error| format!("cannot make a file in {folder}: {e}"))
     }
 
     /// Leaves the folder and its files to the processes that go on.
@@ -69,6 +93,25 @@ fn places(usual: PathBuf) -> Vec<PathBuf> {
     all
 }
 
+fn is_root() -> bool {
+    // SAFETY: always succeeds.
+    unsafe { libc::geteuid() == 0 }
+}
+
+/// A part of a name that nobody can guess.
+fn random() -> io::Result<String> {
+    let mut bytes = [0u8; 16];
+    // SAFETY: the array has room for what is asked for.
+    let got = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
+    if usize::try_from(got) != Ok(bytes.len()) {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(bytes.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    }))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -85,6 +128,7 @@ mod tests {
         let scratch = Scratch::below(place.path()).unwrap();
         let file = scratch.file("report").unwrap();
         assert!(file.starts_with(scratch.folder()) && file.exists());
+        assert_ne!(scratch.file("report").unwrap(), file);
         scratch.close().unwrap();
         assert!(!file.exists());
     }

@@ -7,7 +7,6 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
 use std::process::Stdio;
 
 /// What a daemon leaves: its second process serves, and reports when it ends.
@@ -44,7 +43,10 @@ fn daemon(options: &[&str], kind: &str) -> String {
     let mut rest = String::new();
     errors.read_to_string(&mut rest).unwrap();
     assert_eq!(rest, "");
-    let report = fs::read_to_string(Path::new(&folder).join("report")).unwrap();
+    let files = fs::read_dir(&folder).unwrap();
+    let mut files = files.map(|file| file.unwrap().path());
+    let report = files.find(|file| file.to_string_lossy().contains("/report-"));
+    let report = fs::read_to_string(report.unwrap()).unwrap();
     fs::remove_dir_all(folder).unwrap();
     let last = report.lines().last().unwrap();
     assert!(last.contains(r#""event":"exit""#) && last.contains(&format!(r#""pid":{second},"#)));

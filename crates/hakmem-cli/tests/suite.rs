@@ -25,6 +25,7 @@ mod signals;
 mod stat;
 mod top;
 mod top_terminal;
+mod users;
 
 #[path = "../../hakmem-core/tests/oracle/listed.rs"]
 mod listed;
