@@ -1,10 +1,12 @@
 //! The memory limits of a process's control groups, of both versions.
 //!
 //! A limit of any group above the process counts, as far as this process can see them: in a
-//! container the groups outside are hidden.
+//! container the groups outside are hidden. Paths of groups begin at the root of this process's
+//! namespace of groups, and lead out of it by "..".
 
 use super::finding::{Finding, Verdict};
 use super::root::Root;
+use crate::checked;
 use crate::summary::bytes;
 
 /// Version 1 writes "no limit" as a number near 2⁶³.
@@ -14,8 +16,10 @@ const NEAR: u64 = 90;
 /// Groups above one another.
 const DEPTH: usize = 32;
 
-/// The files of a version.
+/// A version.
 struct Version {
+    /// The words that mount it, before the folder.
+    mount: &'static str,
     /// A limit beyond which the kernel ends processes.
     hard: &'static str,
     /// One beyond which it slows them down.
@@ -26,12 +30,14 @@ struct Version {
 }
 
 const V1: Version = Version {
+    mount: "mount -t cgroup -o memory none",
     hard: "memory.limit_in_bytes",
     soft: None,
     used: "memory.usage_in_bytes",
     events: "memory.oom_control",
 };
 const V2: Version = Version {
+    mount: "mount -t cgroup2 none",
     hard: "memory.max",
     soft: Some("memory.high"),
     used: "memory.current",
@@ -47,6 +53,23 @@ pub fn findings(root: &Root, process: &str) -> Vec<Finding> {
                 SUBJECT,
                 "none for memory",
                 "No group limits the memory.",
+            )];
+        }
+        Place::Elsewhere(version, mount) => {
+            return vec![Finding::unknown(
+                SUBJECT,
+                format!(
+                    "The process is in one namespace of control groups, and the groups at {} are \
+                     another one's. A group may limit the memory. HAKMEM_LIMIT_PERCENT does not \
+                     find the group's limit either.",
+                    checked::name(&mount)
+                ),
+                format!(
+                    "In the process's namespace, mount the groups: {} {}. Or set \
+                     HAKMEM_SOFT_LIMIT_MIB.",
+                    version.mount,
+                    checked::name(&mount)
+                ),
             )];
         }
         Place::Unknown => {
@@ -80,7 +103,7 @@ pub fn may_be_limited(root: &Root, process: &str) -> bool {
     let (version, mount, group) = match place(root, process) {
         Place::Known(version, mount, group) => (version, mount, group),
         Place::None => return false,
-        Place::Unknown => return true,
+        Place::Elsewhere(..) | Place::Unknown => return true,
     };
     let folders = folders(&mount, &group);
     let names = [Some(version.hard), version.soft];
@@ -92,6 +115,8 @@ pub fn may_be_limited(root: &Root, process: &str) -> bool {
 enum Place {
     /// The mounted hierarchy and the group in it.
     Known(&'static Version, String, String),
+    /// In no group below what is mounted at this folder, which is of another namespace of groups.
+    Elsewhere(&'static Version, String),
     /// Nowhere.
     None,
     /// What tells it cannot be read.
@@ -119,36 +144,52 @@ fn place(root: &Root, process: &str) -> Place {
         let is_memory = |kind: &str, options: &str| {
             kind == "cgroup" && options.split(',').any(|option| option == "memory")
         };
-        return match mounted(&mounts, is_memory) {
-            Some((top, mount)) => Place::Known(&V1, mount, below(group, &top)),
-            None => Place::Unknown,
-        };
+        return mounted(&mounts, is_memory, &V1, group);
     }
     let Some(group) = groups.lines().find_map(|line| line.strip_prefix("0::")) else {
         return Place::None;
     };
-    match mounted(&mounts, |kind, _| kind == "cgroup2") {
-        Some((top, mount)) => Place::Known(&V2, mount, below(group, &top)),
-        None => Place::Unknown,
-    }
+    mounted(&mounts, |kind, _| kind == "cgroup2", &V2, group)
 }
 
-/// The first mount whose kind and options fit: the group at its top, and its folder.
-fn mounted(mounts: &str, fits: impl Fn(&str, &str) -> bool) -> Option<(String, String)> {
-    mounts.lines().find_map(|line| {
+/// The group below a mount whose kind and options fit. A mount that has the group comes before
+/// others, and one from outside of the namespace comes last.
+fn mounted(
+    mounts: &str,
+    fits: impl Fn(&str, &str) -> bool,
+    version: &'static Version,
+    group: &str,
+) -> Place {
+    let fitting = mounts.lines().filter_map(|line| {
         let (place, kind) = line.split_once(" - ")?;
         let mut kind = kind.split(' ');
         let (kind, _source, options) = (kind.next()?, kind.next()?, kind.next()?);
         let mut place = place.split(' ').skip(3);
-        let found = (place.next()?.to_owned(), place.next()?.to_owned());
+        let found = (place.next()?, place.next()?);
         fits(kind, options).then_some(found)
-    })
+    });
+    let has = |top| below(group, top).is_some();
+    match fitting.min_by_key(|&(top, _)| (!has(top), leads_out(top))) {
+        None => Place::Unknown,
+        Some((top, mount)) => match below(group, top) {
+            Some(rest) => Place::Known(version, mount.to_owned(), rest.to_owned()),
+            None if leads_out(top) || leads_out(group) => {
+                Place::Elsewhere(version, mount.to_owned())
+            }
+            None => Place::Known(version, mount.to_owned(), "/".to_owned()),
+        },
+    }
 }
 
-/// A group as it is seen below the group at the top of a mount.
-fn below(group: &str, top: &str) -> String {
-    let rest = group.strip_prefix(top.trim_end_matches('/'));
-    rest.unwrap_or("/").to_owned()
+/// A group as it is seen below the group at the top of a mount. None: it is not below that.
+fn below<'a>(group: &'a str, top: &str) -> Option<&'a str> {
+    let rest = group.strip_prefix(top.trim_end_matches('/'))?;
+    let is_whole = rest.is_empty() || rest.starts_with('/');
+    (is_whole && !leads_out(rest)).then_some(rest)
+}
+
+fn leads_out(group: &str) -> bool {
+    group.split('/').any(|part| part == "..")
 }
 
 /// The folder of the group, and of those above it.
@@ -227,15 +268,40 @@ mod tests {
 
     #[test]
     fn groups_below_a_mount() {
-        assert_eq!(below("/a/b", "/"), "/a/b");
-        assert_eq!(below("/docker/1", "/docker/1"), "");
+        assert_eq!(below("/a/b", "/"), Some("/a/b"));
+        assert_eq!(below("/docker/1", "/docker/1"), Some(""));
+        assert_eq!(below("/docker/12", "/docker/1"), None);
+        assert_eq!(below("/../../b", "/../.."), Some("/b"));
+        assert_eq!(below("/../b", "/"), None);
         assert_eq!(folders("/m", "/a/b"), ["/m/a/b", "/m/a", "/m"]);
         assert_eq!(folders("/m", ""), ["/m"]);
-        let mounts = "31 23 0:28 / /sys/fs/cgroup rw - tmpfs tmpfs rw\n\
-                      35 31 0:32 /x /sys/fs/cgroup/memory rw,relatime - cgroup cgroup rw,memory";
-        let found = mounted(mounts, |kind, options| {
-            kind == "cgroup" && options.contains("memory")
-        });
-        assert_eq!(found, Some(("/x".into(), "/sys/fs/cgroup/memory".into())));
+    }
+
+    fn place_of(mounts: &str, group: &str) -> String {
+        let is_memory = |kind: &str, options: &str| kind == "cgroup" && options.contains("memory");
+        match mounted(mounts, is_memory, &V1, group) {
+            Place::Known(_, mount, group) => format!("{mount}:{group}"),
+            Place::Elsewhere(_, mount) => format!("{mount}, elsewhere"),
+            Place::None => "none".into(),
+            Place::Unknown => "unknown".into(),
+        }
+    }
+
+    #[test]
+    fn the_mount_that_has_the_group_is_taken() {
+        const PLAIN: &str = "31 23 0:28 / /plain rw - tmpfs tmpfs rw\n";
+        const PART: &str = "35 31 0:32 /x /part rw,relatime - cgroup cgroup rw,memory\n";
+        const OUTSIDE: &str = "36 31 0:32 /../.. /out rw - cgroup cgroup rw,memory\n";
+        const INSIDE: &str = "37 31 0:32 / /in rw - cgroup cgroup rw,memory\n";
+        let of = |mounts: &[&str], group| place_of(&mounts.concat(), group);
+        assert_eq!(of(&[PLAIN], "/x"), "unknown");
+        assert_eq!(of(&[PLAIN, PART], "/x/y"), "/part:/y");
+        assert_eq!(of(&[PART], "/z"), "/part:/");
+        for mounts in [[OUTSIDE, INSIDE], [INSIDE, OUTSIDE]] {
+            assert_eq!(of(&mounts, "/"), "/in:/");
+            assert_eq!(of(&mounts, "/../../b"), "/out:/b");
+        }
+        assert_eq!(of(&[OUTSIDE], "/"), "/out, elsewhere");
+        assert_eq!(of(&[INSIDE], "/../b"), "/in, elsewhere");
     }
 }

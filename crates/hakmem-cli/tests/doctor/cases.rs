@@ -64,7 +64,21 @@ const YAMA: &str = "proc/sys/kernel/yama/ptrace_scope";
 const SIZE: &str = "sys/kernel/mm/transparent_hugepage/hpage_pmd_size";
 const SMALLER: &str = "sys/kernel/mm/transparent_hugepage/hugepages-2048kB/enabled";
 
-pub const OF_SYSTEM: [Case; 30] = [
+pub const OF_SYSTEM: [Case; 31] = [
+    // A namespace of control groups, with a mount from outside.
+    (
+        &[
+            ("proc/self/cgroup", "0::/\n"),
+            (
+                "proc/self/mountinfo",
+                "30 1 0:26 /../.. /cg rw - cgroup2 cgroup2 rw\n",
+            ),
+            ("cg/memory.max", "max\n"),
+        ],
+        "control group",
+        "note",
+        "mount -t cgroup2 none /cg",
+    ),
     (
         &[("proc/self/status", "CapEff: 0\nSeccomp:\t2\n")],
         "filter of system calls",

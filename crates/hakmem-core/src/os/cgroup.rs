@@ -3,8 +3,9 @@
 //!
 //! `/proc/self/cgroup` has the path of the process's cgroup, `/proc/self/mountinfo` the folder
 //! where the tree of cgroups is mounted. A cgroup has at most what each of its ancestors has. So
-//! the limit is the least of all, up to the mount point. In version 2 of cgroups a limit is
-//! `memory.high` or `memory.max`, in version 1 it is `memory.limit_in_bytes`.
+//! the limit is the least of all, up to the mount point. A namespace of cgroups may have a mount
+//! that was made outside: what is known then is the limit of the mount point alone. In version 2 of
+//! cgroups a limit is `memory.high` or `memory.max`, in version 1 it is `memory.limit_in_bytes`.
 
 use core::ffi::CStr;
 
@@ -65,6 +66,17 @@ impl Name {
     }
 }
 
+/// How well a mount of cgroups serves to find a cgroup. The best comes first.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+enum Fit {
+    /// The cgroup lies in it.
+    Has,
+    /// The cgroup does not lie in it, by its path.
+    Other,
+    /// Its own path leads out of the process's namespace of cgroups.
+    Outside,
+}
+
 /// The folder of the process's cgroup.
 struct Cgroup {
     folder: Name,
@@ -93,15 +105,19 @@ impl Cgroup {
         });
         let is_second = first.len == 0;
         let path = if is_second { second } else { first };
-        let mut found = None;
+        let mut found: Option<(Fit, Self)> = None;
         files.each_line(c"/proc/self/mountinfo", &mut |line| {
-            found = found.take().or_else(|| Self::of_mount(line, path.text(), is_second));
+            if let Some(other) = Self::of_mount(line, path.text(), is_second)
+                && found.as_ref().is_none_or(|(fit, _)| other.0 < *fit)
+            {
+                found = Some(other);
+            }
         });
-        found.filter(|_| path.len > 0)
+        found.map(|(_, cgroup)| cgroup).filter(|_| path.len > 0)
     }
 
     /// The folder of the cgroup at `path`, if a line of `mountinfo` is that of its tree.
-    fn of_mount(line: &[u8], path: &[u8], is_second: bool) -> Option<Self> {
+    fn of_mount(line: &[u8], path: &[u8], is_second: bool) -> Option<(Fit, Self)> {
         let mut words = line.split(|&byte| byte == b' ');
         let root = words.nth(3)?;
         let mount = words.next()?;
@@ -119,11 +135,19 @@ impl Cgroup {
         folder.push(mount)?;
         // A container may see a part of the tree only, under another name.
         let root = root.strip_suffix(b"/").unwrap_or(root);
-        let inside = path.strip_prefix(root).filter(|rest| rest.first() == Some(&b'/'));
-        let inside =
-            inside.filter(|rest| !rest.windows(3).any(|three| three == b"/..")).unwrap_or(b"");
+        let leads_out = |path: &[u8]| path.windows(3).any(|three| three == b"/..");
+        let inside = path
+            .strip_prefix(root)
+            .filter(|rest| rest.is_empty() || rest.starts_with(b"/"))
+            .filter(|rest| !leads_out(rest));
+        let fit = match inside {
+            Some(_) => Fit::Has,
+            None if leads_out(root) => Fit::Outside,
+            None => Fit::Other,
+        };
+        let inside = inside.unwrap_or(b"");
         folder.push(inside.strip_suffix(b"/").unwrap_or(inside))?;
-        Some(Self { folder, mount: mount.len(), is_second })
+        Some((fit, Self { folder, mount: mount.len(), is_second }))
     }
 
     /// The least limit of the cgroup and of its ancestors.
@@ -272,6 +296,31 @@ mod tests {
         assert_eq!(memory_limit(&files), Some(5000), "the path leads out of what is mounted");
         files.0[1].1 = "22 1 0:20 / /proc rw - proc proc rw\n".to_string();
         assert_eq!(memory_limit(&files), None, "no cgroups are mounted");
+    }
+
+    /// A namespace of cgroups that has the mount from outside, too.
+    #[test]
+    fn a_mount_that_has_the_cgroup_comes_before_one_from_outside() {
+        const OUTSIDE: &str = "31 22 0:26 /../.. /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n";
+        const INSIDE: &str = "32 31 0:26 / /in rw - cgroup2 cgroup2 rw\n";
+        let with = |path: &str, mounts: &[&str]| {
+            let files = fake(&[
+                ("/proc/self/cgroup", path),
+                ("/proc/self/mountinfo", &mounts.concat()),
+                ("/sys/fs/cgroup/memory.max", "9000\n"),
+                ("/sys/fs/cgroup/b/memory.max", "8000\n"),
+                ("/in/memory.max", "700\n"),
+                ("/in/a/memory.max", "600\n"),
+            ]);
+            memory_limit(&files)
+        };
+        for mounts in [[OUTSIDE, INSIDE], [INSIDE, OUTSIDE]] {
+            assert_eq!(with("0::/\n", &mounts), Some(700));
+            assert_eq!(with("0::/a\n", &mounts), Some(600));
+            // Of another namespace: what the mount from outside has.
+            assert_eq!(with("0::/../../b\n", &mounts), Some(8000));
+        }
+        assert_eq!(with("0::/\n", &[OUTSIDE]), Some(9000), "that of an ancestor is known");
     }
 
     #[test]
