@@ -322,6 +322,50 @@ fn kept_below() {
     assert!(grown < 76 * MIB, "{grown}");
 }
 
+/// What was freed elsewhere goes back when program heaps take memory, by each of their ways.
+fn heaps_stay_below() {
+    set("SOFT_LIMIT_MIB", "70");
+    set("DECAY_MS", "60000");
+    set("SCAVENGER", "0");
+    set("HUGE_CACHE_MIB", "100");
+    set("THP", "never");
+    let before = status("VmRSS");
+    let come_and_go = |size: usize| fill(size, 60 * MIB).into_iter().for_each(free);
+    let written = |p: *mut u8, size: usize| {
+        // SAFETY: the block has `size` bytes.
+        unsafe { p.write_bytes(3, size) };
+    };
+    let mut heap = Heap::new();
+    for size in [2 * MIB, 300_000, 1000] {
+        // Slots, or whole segments: what the heap has no use for.
+        come_and_go(if size == 1000 { 6 * MIB } else { 100_000 });
+        for _ in 0..60 * MIB / size {
+            let block = heap.allocate(Layout::from_size_align(size, 16).unwrap());
+            written(block.unwrap().as_ptr().cast(), size);
+        }
+        heap.reset();
+    }
+    drop(heap);
+    let heap = Heap::new();
+    come_and_go(6 * MIB);
+    let blocks = heap.scope(|| fill(1000, 60 * MIB));
+    blocks.iter().for_each(|&p| written(p, 1000));
+    blocks.into_iter().for_each(free);
+    drop(heap);
+    come_and_go(100_000);
+    let heap = Heap::new();
+    heap.reserve(60 * MIB).unwrap();
+    drop(heap);
+    let grown = status("VmHWM") - before;
+    assert!(grown < 76 * MIB, "{grown}");
+}
+
+#[test]
+#[cfg_attr(feature = "hardened", ignore = "freed blocks wait")]
+fn program_heaps_stay_below_a_soft_limit() {
+    alone("program_heaps_stay_below_a_soft_limit", heaps_stay_below);
+}
+
 /// The cache and the copy would not fit beside the block, but the larger block alone does.
 fn grows_to_the_limit() {
     set("HARD_LIMIT_MIB", "100");

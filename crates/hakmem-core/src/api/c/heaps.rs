@@ -164,7 +164,7 @@ pub unsafe fn set_limit(handle: *mut u8, bytes: Option<usize>) {
 pub unsafe fn reserve(handle: *mut u8, bytes: usize) -> bool {
     // SAFETY: the caller says that the handle is NULL or from `new`, and `heap_of` asks for no
     // more.
-    unsafe { heap_of(handle) }.is_some_and(|heap| heap.reserve(bytes).is_ok())
+    unsafe { heap_of(handle) }.is_some_and(|heap| call::reserve(heap, bytes).is_ok())
 }
 
 /// The figures of the heap.

@@ -59,8 +59,10 @@ fn note_released(heap: &Heap) {
     purge::tick();
 }
 
-/// Keeps the soft limit, after an allocation of whole slots or segments.
-fn keep_limit() {
+/// Keeps the soft limit, after an allocation that may have taken clean memory. The caller has no
+/// lock.
+#[inline]
+pub fn keep_limit() {
     if held::is_beyond() {
         keep_limit_now();
     }

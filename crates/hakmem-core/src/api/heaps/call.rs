@@ -126,6 +126,7 @@ pub unsafe fn reallocate(
         }
         let resized = || {
             let at = heap.resize(head, total, align)?;
+            front::keep_limit();
             // As in `hardened::realloc`: a tag tells so many bytes behind the request at most.
             let is_told = |(_, head)| program::room(head) - total <= u32::MAX as usize;
             if harden::ON && !program::of(at).is_some_and(is_told) {
@@ -163,4 +164,11 @@ pub unsafe fn reallocate(
         }
         Ok(NonNull::new_unchecked(at))
     }
+}
+
+/// Reserves memory for the heap: see [`ProgramHeap::reserve`].
+pub fn reserve(heap: &'static ProgramHeap, bytes: usize) -> Result<(), Refusal> {
+    let reserved = heap.reserve(bytes);
+    front::keep_limit();
+    reserved
 }

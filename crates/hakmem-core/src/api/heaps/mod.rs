@@ -325,7 +325,7 @@ impl Heap {
     /// # Ok::<(), hakmem_core::heaps::AllocError>(())
     /// ```
     pub fn reserve(&self, bytes: usize) -> Result<(), AllocError> {
-        self.heap.and_then(|heap| heap.reserve(bytes).ok()).ok_or(AllocError)
+        self.heap.and_then(|heap| call::reserve(heap, bytes).ok()).ok_or(AllocError)
     }
 
     /// Runs `f`. Meanwhile the ordinary allocations of the calling thread come from this heap, if

@@ -2,11 +2,12 @@
 //! and calls that name a heap.
 //!
 //! Rules
-//! 1. The purge and the callback of `refused` run without the lock of the program heap.
+//! 1. The purge and the callback of `refused` run without the lock of the program heap. So the soft
+//!    limit is kept behind the call that took memory for the heap.
 //! 2. The heap refuses what its own limit forbids. No purge is tried for that.
 
 use super::{Clear, no_memory, size_of};
-use crate::api::front::refused;
+use crate::api::front::{keep_limit, refused};
 use crate::heap::Found;
 use crate::large::huge;
 use crate::program::scope::Scope;
@@ -23,10 +24,11 @@ pub(super) fn from_scope(scope: &Scope, class: usize, request: usize) -> Option<
     {
         return Some((block, true));
     }
-    or_again(size_of(class), || {
+    let made = or_again(size_of(class), || {
         if profile::is_on() { from_scope_sampled(scope, class) } else { scope.alloc(class) }
-    })
-    .ok()
+    });
+    keep_limit();
+    made.ok()
 }
 
 /// [`Scope::alloc`] while the profile is on.
@@ -66,7 +68,10 @@ pub fn alloc_of(
     {
         match heap.alloc_class(way, class) {
             Err(Refusal::Memory) => {}
-            made => return made,
+            made => {
+                keep_limit();
+                return made;
+            }
         }
     }
     alloc_of_rare(heap, way, n, align, class)
@@ -95,6 +100,7 @@ fn alloc_of_rare(
         return Err(Refusal::Memory); // No purge would help.
     }
     let made = or_again(n, || heap.alloc(way, n, align, class))?;
+    keep_limit();
     if profile::is_on() {
         sample_of(heap, way, made.0);
     }
