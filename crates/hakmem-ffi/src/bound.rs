@@ -2,9 +2,9 @@
 //! library.
 //!
 //! A program may have a malloc of its own, and a library in front of this one may wrap it. Neither
-//! need have `reallocarray`, as the C library's calls `realloc` by its name. So must that of a
-//! library that replaces the C library's. build.rs keeps the linker from binding the two names
-//! within this library.
+//! need have `reallocarray`, as the C library's calls `realloc` by its name, and C23's `free_sized`
+//! is `free` where a C library has it. So must it be in a library that replaces these. build.rs
+//! keeps the linker from binding the two names within this library.
 //!
 //! In a process that opened the library by `dlopen`, the names are bound to the C library's
 //! functions. Whoever takes functions of this library by the handle gets all of them there.
@@ -87,24 +87,26 @@ pub fn own_free() -> *const () {
 }
 
 /// The process's `realloc`. None: it is this library's, or the library was opened by `dlopen`.
+#[inline(always)]
 pub fn realloc() -> Option<Realloc> {
     let (own, bound) = (own_realloc(), bound!("realloc"));
-    if own == bound || !is_loaded_first(own) {
-        return None;
-    }
     // SAFETY: a function of that name has this type.
-    Some(unsafe { transmute::<*const (), Realloc>(bound) })
+    (own != bound && is_loaded_first(own))
+        .then(|| unsafe { transmute::<*const (), Realloc>(bound) })
 }
 
-/// The `free` that goes with [`realloc`].
-pub fn free() -> Free {
-    let bound = bound!("free");
+/// The process's `free`. None: as for [`realloc`].
+#[inline(always)]
+pub fn free() -> Option<Free> {
+    let (own, bound) = (own_free(), bound!("free"));
     // SAFETY: a function of that name has this type.
-    unsafe { transmute::<*const (), Free>(bound) }
+    (own != bound && is_loaded_first(own)).then(|| unsafe { transmute::<*const (), Free>(bound) })
 }
 
 /// True if this library, which has `own`, was loaded before the C library: at the start of the
 /// program, so that the names of the process are its own or those of something in front of it.
+#[cold]
+#[inline(never)]
 fn is_loaded_first(own: *const ()) -> bool {
     const UNKNOWN: u8 = 0;
     const YES: u8 = 1;

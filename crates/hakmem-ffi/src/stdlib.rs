@@ -39,14 +39,19 @@ pub unsafe extern "C" fn cfree(p: *mut c_void) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn free_sized(p: *mut c_void, size: usize) {
     // SAFETY: by the C contract `p` is NULL, foreign or a live block, and the caller gives it up.
-    unsafe { c::free_sized(p.cast(), size) }
+    unsafe {
+        match bound::free() {
+            Some(free) => free(p),
+            None => c::free_sized(p.cast(), size),
+        }
+    }
 }
 
 /// C23. Ignores a wrong alignment, as glibc does.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn free_aligned_sized(p: *mut c_void, _align: usize, size: usize) {
-    // SAFETY: by the C contract `p` is NULL, foreign or a live block, and the caller gives it up.
-    unsafe { c::free_sized(p.cast(), size) }
+    // SAFETY: the same contract.
+    unsafe { free_sized(p, size) }
 }
 
 #[unsafe(no_mangle)]
@@ -130,8 +135,8 @@ pub unsafe extern "C" fn reallocf(p: *mut c_void, size: usize) -> *mut c_void {
         // SAFETY: a failed realloc leaves `p` allocated, or `p` is NULL, which free ignores. The
         // caller gives `p` up. free leaves errno alone.
         unsafe {
-            match bound::realloc() {
-                Some(_) => bound::free()(p),
+            match bound::free() {
+                Some(free) => free(p),
                 None => c::free(p.cast()),
             }
         }

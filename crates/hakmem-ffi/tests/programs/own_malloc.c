@@ -60,6 +60,15 @@ int main(void) {
         int before = frees;
         MUST(reallocf(p, 2 * (size_t)POOL) == NULL && frees == before + 1);
     }
+    void (*free_sized)(void *, size_t) = (void (*)(void *, size_t))dlsym(RTLD_DEFAULT, "free_sized");
+    void (*free_aligned_sized)(void *, size_t, size_t) =
+        (void (*)(void *, size_t, size_t))dlsym(RTLD_DEFAULT, "free_aligned_sized");
+    if (free_sized != NULL && free_aligned_sized != NULL) {
+        int before = frees;
+        free_sized(malloc(10), 10);
+        free_aligned_sized(malloc(10), 16, 10);
+        MUST(frees == before + 2);
+    }
     if (reallocarr != NULL)
         MUST(reallocarr(&p, 10, 1000) == 0 && is_own(p) && strcmp(p, "text") == 0);
     return 0;
