@@ -232,12 +232,11 @@ impl Lock {
     pub fn lock_for(&self, me: u32, ms: u32, goes_on: impl Fn() -> bool) -> Option<Guard<'_>> {
         const STEP: u32 = 5;
         let begun = os::now_ms();
-        while goes_on() && os::age(os::now_ms(), begun) <= ms {
-            if let Some(held) = self.lock_within_as(me, STEP) {
-                return Some(held);
-            }
-        }
-        self.try_lock_as(me)
+        // A sleep may take longer than it should, or end at once. And a clock may stand still.
+        (0..20 * ms)
+            .take_while(|_| goes_on() && os::age(os::now_ms(), begun) <= ms)
+            .find_map(|_| self.lock_within_as(me, STEP))
+            .or_else(|| self.try_lock_as(me))
     }
 
     /// Waits for the lock for half a second. The holder may never release it: a child that was made

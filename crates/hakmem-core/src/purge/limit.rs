@@ -22,27 +22,36 @@ static URGENT: AtomicBool = AtomicBool::new(false);
 /// So long the program waits for a pass of another thread, the scavenger's mostly. Else it would
 /// pass its limit while that pass goes on. What has become due is then purged by the program
 /// itself.
-const MOST_MS: u32 = if cfg!(test) { 60_000 } else { 100 };
+const MOST_MS: u32 = 100;
 
 /// Purges all free memory if that is due for the soft limit. Not if a thread is about to fork.
 #[cold]
 #[unsafe(link_section = ".text.hot.hakmem")]
 pub fn keep() {
+    keep_within(MOST_MS);
+}
+
+/// [`keep`], which waits for so many milliseconds.
+fn keep_within(ms: u32) {
     held::follow();
     if !held::is_beyond() || !is_welcome() {
         return;
     }
     {
-        let Some(held) = Held::within(MOST_MS) else {
-            // The next wait comes a step later: who has the lock may never release it.
-            return held::note_purged();
-        };
+        let held = Held::within(ms);
         // The other thread may have purged enough, or may have ended its pass for a fork.
         held::follow();
         if !held::is_beyond() || !is_welcome() {
             return;
         }
+        let Some(held) = held else {
+            // The next wait comes a step later: who has the lock may never release it.
+            return held::note_purged();
+        };
         run(&held, os::now_ms(), 0, Pauses::No, &is_welcome);
+        if !is_welcome() {
+            return; // It was cut short.
+        }
         held::note_purged();
     }
     URGENT.store(true, Relaxed);
@@ -71,22 +80,28 @@ mod tests {
     use crate::testing::{BEHIND, in_child};
     use std::vec::Vec;
 
+    const OTHER: u32 = 9;
+
+    /// Free memory beyond a limit, and a pass of another thread.
+    fn beyond() {
+        policy::SCAVENGE_MIB.set(0);
+        core::mem::forget(LOCK.lock_as(OTHER));
+        // SAFETY: each block has at least one byte, and is freed once.
+        unsafe {
+            let blocks: Vec<_> = (0..64).map(|_| c::malloc((300 << 10) - BEHIND)).collect();
+            for p in blocks {
+                p.write(1);
+                c::free(p);
+            }
+        }
+        policy::SOFT_LIMIT_MIB.set(1);
+    }
+
     /// Another thread is in the middle of a pass, and has looked at what is freed now.
     #[test]
     fn the_limit_is_kept_beside_the_pass_of_another_thread() {
-        const OTHER: u32 = 9;
         in_child(|| {
-            policy::SCAVENGE_MIB.set(0);
-            core::mem::forget(LOCK.lock_as(OTHER));
-            // SAFETY: each block has at least one byte, and is freed once.
-            unsafe {
-                let blocks: Vec<_> = (0..64).map(|_| c::malloc((300 << 10) - BEHIND)).collect();
-                for p in blocks {
-                    p.write(1);
-                    c::free(p);
-                }
-            }
-            policy::SOFT_LIMIT_MIB.set(1);
+            beyond();
             let (before, is_over) = (PURGED.load(Relaxed), AtomicBool::new(false));
             std::thread::scope(|scope| {
                 scope.spawn(|| {
@@ -95,10 +110,21 @@ mod tests {
                     }
                     LOCK.release();
                 });
-                keep();
+                keep_within(60_000);
                 is_over.store(true, Relaxed);
             });
             assert!(PURGED.load(Relaxed) > before);
+        });
+    }
+
+    /// A child that was made without the fork handlers has the lock of a thread that is not there.
+    #[test]
+    fn a_wait_in_vain_is_not_repeated_at_once() {
+        in_child(|| {
+            beyond();
+            assert!(held::is_beyond());
+            keep_within(1);
+            assert!(!held::is_beyond() && LOCK.is_held_by(OTHER));
         });
     }
 }

@@ -7,6 +7,7 @@ use crate::backend::arena::SEGMENT;
 use crate::backend::check;
 use crate::backend::page::{self, Kind, Meta};
 use crate::base::size_class::MEDIUM_MAX;
+use crate::heap::peak;
 use crate::large::huge;
 use crate::large::{self, LARGE_MAX};
 use crate::{guard, harden, profile, purge, thread};
@@ -141,6 +142,7 @@ unsafe fn resize_whole(p: *mut u8, meta: &'static Meta, n: usize) -> Option<*mut
             }),
             Kind::Huge if n > LARGE_MAX => {
                 let moved = huge::resize(meta, n)?;
+                peak::follow();
                 purge::tick();
                 Some(moved.start())
             }

@@ -9,6 +9,7 @@ use crate::base::size_class::{self, MEDIUM_MAX};
 use crate::guard;
 use crate::harden;
 use crate::harden::tag::{self, Origin};
+use crate::heap::peak;
 use crate::profile;
 use crate::program::{self, ProgramHeap, Refusal, Way};
 use core::ptr::NonNull;
@@ -127,6 +128,7 @@ pub unsafe fn reallocate(
         let resized = || {
             let at = heap.resize(head, total, align)?;
             front::keep_limit();
+            peak::follow();
             // As in `hardened::realloc`: a tag tells so many bytes behind the request at most.
             let is_told = |(_, head)| program::room(head) - total <= u32::MAX as usize;
             if harden::ON && !program::of(at).is_some_and(is_told) {
@@ -168,7 +170,7 @@ pub unsafe fn reallocate(
 
 /// Reserves memory for the heap: see [`ProgramHeap::reserve`].
 pub fn reserve(heap: &'static ProgramHeap, bytes: usize) -> Result<(), Refusal> {
-    let reserved = heap.reserve(bytes);
+    heap.reserve(bytes)?;
     front::keep_limit();
-    reserved
+    Ok(())
 }

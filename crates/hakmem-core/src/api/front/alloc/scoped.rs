@@ -8,7 +8,7 @@
 
 use super::{Clear, no_memory, size_of};
 use crate::api::front::{keep_limit, refused};
-use crate::heap::Found;
+use crate::heap::{Found, peak};
 use crate::large::huge;
 use crate::program::scope::Scope;
 use crate::program::{self, Made, ProgramHeap, Refusal, Way};
@@ -27,8 +27,17 @@ pub(super) fn from_scope(scope: &Scope, class: usize, request: usize) -> Option<
     let made = or_again(size_of(class), || {
         if profile::is_on() { from_scope_sampled(scope, class) } else { scope.alloc(class) }
     });
-    keep_limit();
+    after(&made);
     made.ok()
+}
+
+/// Does what follows an allocation that may have taken clean memory. Not if it failed: this thread
+/// may have a lock, as a signal handler.
+#[inline]
+fn after<T>(made: &Result<T, Refusal>) {
+    if made.is_ok() {
+        keep_limit();
+    }
 }
 
 /// [`Scope::alloc`] while the profile is on.
@@ -69,7 +78,7 @@ pub fn alloc_of(
         match heap.alloc_class(way, class) {
             Err(Refusal::Memory) => {}
             made => {
-                keep_limit();
+                after(&made);
                 return made;
             }
         }
@@ -101,6 +110,9 @@ fn alloc_of_rare(
     }
     let made = or_again(n, || heap.alloc(way, n, align, class))?;
     keep_limit();
+    if class.is_none() {
+        peak::follow();
+    }
     if profile::is_on() {
         sample_of(heap, way, made.0);
     }
