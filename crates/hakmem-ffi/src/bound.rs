@@ -114,13 +114,18 @@ fn is_loaded_first(own: *const ()) -> bool {
     static ANSWER: AtomicU8 = AtomicU8::new(UNKNOWN);
     // Relaxed: threads that ask at once find the same answer.
     if ANSWER.load(Relaxed) == UNKNOWN {
+        // Behind this library. By its name alone the program might have it, too.
+        // SAFETY: the name is a C string, and dlsym only reads it.
+        let other = unsafe { libc::dlsym(libc::RTLD_NEXT, c"abort".as_ptr()) };
         let mut order = Order {
             own: own.addr(),
-            other: (libc::abort as *const ()).addr(),
+            other: other.addr(),
             is_first: false,
         };
-        // SAFETY: `look` gets a pointer to `order`, which lives until the call returns.
-        unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut order).cast()) };
+        if !other.is_null() {
+            // SAFETY: `look` gets a pointer to `order`, which lives until the call returns.
+            unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut order).cast()) };
+        }
         ANSWER.store(if order.is_first { YES } else { NO }, Relaxed);
     }
     ANSWER.load(Relaxed) == YES

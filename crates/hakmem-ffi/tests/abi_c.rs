@@ -57,12 +57,14 @@ fn with_little_address_space() {
 /// malloc need not have one.
 #[test]
 fn a_program_may_bring_a_malloc() {
-    let program = compile(Language::C, "own_malloc.c", Link::Plain);
-    common::run(&mut common::target::start(&program));
-    let mut command = common::target::start(&program);
-    let reports = preload(&mut command);
-    common::run(&mut command);
-    reports.assert_loaded();
+    for link in [Link::Plain, Link::Fixed] {
+        let program = compile(Language::C, "own_malloc.c", link);
+        common::run(&mut common::target::start(&program));
+        let mut command = common::target::start(&program);
+        let reports = preload(&mut command);
+        common::run(&mut command);
+        reports.assert_loaded();
+    }
 }
 
 /// Whoever takes functions by the handle gets blocks of this library, and the C library's names.

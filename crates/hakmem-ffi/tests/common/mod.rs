@@ -62,6 +62,8 @@ pub enum Language {
 pub enum Link {
     /// With the C library alone.
     Plain,
+    /// The same, for a fixed address.
+    Fixed,
     /// With libhakmem.a; the C library stays shared.
     Static,
     /// As a shared library.
@@ -112,6 +114,9 @@ pub fn compile(language: Language, source: &str, link: Link) -> PathBuf {
     command.args(["-x", "none"]);
     match link {
         Link::Plain => {}
+        Link::Fixed => {
+            command.args(["-no-pie", "-fno-pie"]);
+        }
         Link::Static => {
             // Exported, so that dlsym finds the functions here as it does in a shared library.
             command.arg("-rdynamic").arg(&library().r#static);

@@ -44,25 +44,31 @@ void *realloc(void *p, size_t size) {
     return q;
 }
 
+/* A program that is linked for a fixed address has addresses of its own for these functions. */
+static void *volatile addresses[] = {(void *)abort, (void *)reallocarray};
+
 int main(void) {
+    MUST(addresses[0] != NULL && addresses[1] != NULL);
     char *p = malloc(100);
     MUST(is_own(strcpy(p, "text")));
     p = reallocarray(p, 1000, 2);
     MUST(is_own(p) && strcmp(p, "text") == 0);
     MUST(is_own(reallocarray(NULL, 10, 10)));
 
-    /* The C library of this system need not have these two. */
+    /* The C library of this system need not have these four. */
     void *(*reallocf)(void *, size_t) = (void *(*)(void *, size_t))dlsym(RTLD_DEFAULT, "reallocf");
     int (*reallocarr)(void *, size_t, size_t) = (int (*)(void *, size_t, size_t))dlsym(RTLD_DEFAULT, "reallocarr");
+    void (*free_sized)(void *, size_t) = (void (*)(void *, size_t))dlsym(RTLD_DEFAULT, "free_sized");
+    void (*free_aligned_sized)(void *, size_t, size_t) =
+        (void (*)(void *, size_t, size_t))dlsym(RTLD_DEFAULT, "free_aligned_sized");
+    if (dlsym(RTLD_DEFAULT, "hakmem_version") != NULL)
+        MUST(reallocf && reallocarr && free_sized && free_aligned_sized);
     if (reallocf != NULL) {
         p = reallocf(p, 3000);
         MUST(is_own(p) && strcmp(p, "text") == 0);
         int before = frees;
         MUST(reallocf(p, 2 * (size_t)POOL) == NULL && frees == before + 1);
     }
-    void (*free_sized)(void *, size_t) = (void (*)(void *, size_t))dlsym(RTLD_DEFAULT, "free_sized");
-    void (*free_aligned_sized)(void *, size_t, size_t) =
-        (void (*)(void *, size_t, size_t))dlsym(RTLD_DEFAULT, "free_aligned_sized");
     if (free_sized != NULL && free_aligned_sized != NULL) {
         int before = frees;
         free_sized(malloc(10), 10);
