@@ -7,8 +7,8 @@
 //! is in the files is read as a text from anybody, in any case.
 
 use std::fmt::Write;
-use std::fs::{File, Permissions};
-use std::os::unix::fs::PermissionsExt;
+use std::fs::{File, OpenOptions, Permissions};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::{env, io};
 use tempfile::TempDir;
@@ -20,7 +20,7 @@ const MEMORY: &str = "/dev/shm";
 /// The rights to the folder; and those to it and to its files, if this process is root's.
 const PRIVATE: u32 = 0o700;
 const PASSED: u32 = 0o711;
-const WRITTEN: u32 = 0o666;
+const WRITTEN: u32 = 0o622;
 
 /// Removed when dropped.
 pub struct Scratch {
@@ -43,14 +43,22 @@ impl Scratch {
     }
 
     fn below(place: &Path) -> io::Result<Self> {
+        // TMPDIR may be relative, and the program may change its working directory.
         let folder = tempfile::Builder::new()
             .prefix("hakmem-")
             .permissions(Permissions::from_mode(PRIVATE))
-            .tempdir_in(place)?;
-        // TMPDIR may be relative, and the program may change its working directory.
-        let path = folder.path().canonicalize()?;
+            .tempdir_in(place.canonicalize()?)?;
+        let path = folder.path().to_owned();
         if is_root() {
-            std::fs::set_permissions(&path, Permissions::from_mode(PASSED))?;
+            // Whoever has the place might have put a link there.
+            let mut options = OpenOptions::new();
+            options.read(true);
+            options.custom_flags(libc::O_DIRECTORY | libc::O_NOFOLLOW);
+            let made = options.open(&path)?;
+            if made.metadata()?.uid() != 0 {
+                return Err(io::ErrorKind::PermissionDenied.into());
+            }
+            made.set_permissions(Permissions::from_mode(PASSED))?;
         }
         Ok(Self { folder, path })
     }

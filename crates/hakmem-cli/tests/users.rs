@@ -93,7 +93,7 @@ fn rights_to_the_files() {
         let said = stdout(&command.output().unwrap());
         let lines: Vec<_> = said.lines().collect();
         match is_root {
-            true => assert_eq!(lines[..3], ["711", "666", "666"]),
+            true => assert_eq!(lines[..3], ["711", "622", "622"]),
             false => assert_eq!(lines[0], "700"),
         }
         lines[3].to_owned()
