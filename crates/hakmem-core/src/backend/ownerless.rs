@@ -12,6 +12,7 @@ use crate::proto::inbox::Link;
 use core::ptr::NonNull;
 
 /// True if the page has a free block.
+#[inline(always)]
 pub fn has_room(page: &Meta) -> bool {
     !page.list.free.get().is_null() || page.carved.get() < page.cap.get()
 }
@@ -32,6 +33,7 @@ pub fn take(page: &Meta) -> (NonNull<u8>, bool) {
 }
 
 /// Carves the next block of a page that has one.
+#[inline]
 fn carve(page: &Meta) -> NonNull<u8> {
     let (size, carved) = (page.block_size.get() as usize, page.carved.get());
     debug_assert!(carved < page.cap.get() && size <= page.bytes());

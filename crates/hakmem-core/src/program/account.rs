@@ -8,6 +8,7 @@
 //! 4. What was charged may still be refused, for want of memory. So the peak is noted afterwards.
 
 use super::{Locked, ProgramHeap, Way, registry};
+use crate::backend::held;
 use crate::base::sync::Ordering::Relaxed;
 use crate::heap::Heap;
 
@@ -100,7 +101,7 @@ impl Locked {
     pub(super) fn note_held(&self, change: i64) {
         let figures = &self.heap.figures;
         figures.held.set(figures.held.get().wrapping_add_signed(change));
-        if change < 0 {
+        if change < 0 || held::is_beyond() {
             self.heap.released.store(true, Relaxed);
         }
     }

@@ -29,8 +29,8 @@
 //!    the last one was freed. So who has a block reads it without the lock.
 //! 3. The lock comes before all other locks (`thread` rule 2), but the profile's: no thread waits
 //!    for one of the two while it holds the other (`profile::kept` rule 1). No pass runs under it:
-//!    who releases memory sets `released`, and the front end calls `purge::tick` afterwards. The
-//!    purge itself, which has a lock of its own, only tries those of heaps (`end_unused`).
+//!    who releases memory, or takes it beyond the soft limit, sets `released`, and the front end
+//!    calls `purge::tick` afterwards. The purge itself, which has a lock of its own, only tries those of heaps (`end_unused`).
 //! 4. A signal handler may have interrupted its own thread under the lock. Then a request fails,
 //!    and a freed block goes to `inbox`, which the next one to take the lock empties.
 //! 5. A heap is FREE, in the pool of [`registry`]; LIVE; or ORPHAN: it was deleted while routed
@@ -256,7 +256,8 @@ impl ProgramHeap {
         self.take_released()
     }
 
-    /// True once after memory was released (rule 3).
+    /// True once after memory was released, or taken beyond the soft limit (rule 3).
+    #[inline(always)]
     pub fn take_released(&self) -> bool {
         self.released.load(Relaxed) && self.released.swap(false, Relaxed)
     }

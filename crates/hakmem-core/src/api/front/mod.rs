@@ -30,8 +30,8 @@ use crate::thread;
 pub use alloc::kept_huge;
 pub use alloc::{
     Clear, alloc_aligned, alloc_big, alloc_class, alloc_class_or, alloc_class_slow, alloc_of,
-    alloc16, alloc16_or, alloc16_unlisted, alloc16_zeroed, pop_kept, pop_large, pop16, sample_of,
-    zeroed_class,
+    alloc16, alloc16_or, alloc16_unlisted, alloc16_zeroed, keep_limit_of, pop_kept, pop_large,
+    pop16, sample_of, zeroed_class,
 };
 pub use free::{free_in_page, free_known, free_own, free_slow, free16, own_page};
 pub use free_whole::{free_guarded, free_of};
@@ -61,8 +61,7 @@ fn note_released(heap: &Heap) {
 
 /// Keeps the soft limit, after an allocation that may have taken clean memory. The caller has no
 /// lock.
-#[inline]
-pub fn keep_limit() {
+fn keep_limit() {
     if held::is_beyond() {
         keep_limit_now();
     }

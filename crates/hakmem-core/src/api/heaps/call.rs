@@ -35,6 +35,7 @@ fn total(size: usize) -> Option<usize> {
 }
 
 /// Allocates a block of `size` bytes at a multiple of `align`, a power of two.
+#[inline(always)]
 pub fn allocate(
     heap: &'static ProgramHeap,
     size: usize,
@@ -127,7 +128,7 @@ pub unsafe fn reallocate(
         }
         let resized = || {
             let at = heap.resize(head, total, align)?;
-            front::keep_limit();
+            front::keep_limit_of(heap);
             peak::follow();
             // As in `hardened::realloc`: a tag tells so many bytes behind the request at most.
             let is_told = |(_, head)| program::room(head) - total <= u32::MAX as usize;
@@ -171,6 +172,6 @@ pub unsafe fn reallocate(
 /// Reserves memory for the heap: see [`ProgramHeap::reserve`].
 pub fn reserve(heap: &'static ProgramHeap, bytes: usize) -> Result<(), Refusal> {
     heap.reserve(bytes)?;
-    front::keep_limit();
+    front::keep_limit_of(heap);
     Ok(())
 }

@@ -39,7 +39,7 @@ pub use fast::{
     pop16,
 };
 use scoped::from_scope;
-pub use scoped::{alloc_of, sample_of};
+pub use scoped::{alloc_of, keep_limit_of, sample_of};
 pub use zeroed::{alloc16_zeroed, zeroed_class};
 
 /// Which bytes of a new block must be zero.

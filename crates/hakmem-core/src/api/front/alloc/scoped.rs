@@ -12,7 +12,7 @@ use crate::heap::{Found, peak};
 use crate::large::huge;
 use crate::program::scope::Scope;
 use crate::program::{self, Made, ProgramHeap, Refusal, Way};
-use crate::{guard, profile, thread};
+use crate::{guard, profile, purge, thread};
 use core::ptr::NonNull;
 
 /// Takes a block of `class` from the program heap whose scope the thread is in.
@@ -27,17 +27,23 @@ pub(super) fn from_scope(scope: &Scope, class: usize, request: usize) -> Option<
     let made = or_again(size_of(class), || {
         if profile::is_on() { from_scope_sampled(scope, class) } else { scope.alloc(class) }
     });
-    after(&made);
-    made.ok()
+    made.inspect(|_| keep_limit_of(scope.heap())).ok()
 }
 
-/// Does what follows an allocation that may have taken clean memory. Not if it failed: this thread
-/// may have a lock, as a signal handler.
-#[inline]
-fn after<T>(made: &Result<T, Refusal>) {
-    if made.is_ok() {
-        keep_limit();
+/// Keeps the soft limit, if the heap took memory beyond it (`program` rule 3). Not behind a request
+/// that failed: a signal handler's thread may have a lock then.
+#[inline(always)]
+pub fn keep_limit_of(heap: &ProgramHeap) {
+    if heap.take_released() {
+        keep_limit_now();
     }
+}
+
+#[cold]
+#[inline(never)]
+fn keep_limit_now() {
+    keep_limit();
+    purge::tick();
 }
 
 /// [`Scope::alloc`] while the profile is on.
@@ -77,10 +83,11 @@ pub fn alloc_of(
     {
         match heap.alloc_class(way, class) {
             Err(Refusal::Memory) => {}
-            made => {
-                after(&made);
-                return made;
+            Ok(block) => {
+                keep_limit_of(heap);
+                return Ok(block);
             }
+            Err(why) => return Err(why),
         }
     }
     alloc_of_rare(heap, way, n, align, class)
@@ -109,7 +116,7 @@ fn alloc_of_rare(
         return Err(Refusal::Memory); // No purge would help.
     }
     let made = or_again(n, || heap.alloc(way, n, align, class))?;
-    keep_limit();
+    keep_limit_of(heap);
     if class.is_none() {
         peak::follow();
     }
