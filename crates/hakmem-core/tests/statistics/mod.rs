@@ -479,51 +479,52 @@ fn the_peak_is_told_by_class() {
     blocks.into_iter().for_each(Block::free);
 }
 
-/// Huge blocks raise the peak when the small ones from before are gone.
+/// Small blocks make a peak and go. `raise` gets that peak, makes a higher one of huge blocks, and
+/// runs what it is given while they are live: then the peak has no small blocks.
+fn huge_blocks_make_the_peak(raise: impl FnOnce(usize, &dyn Fn())) {
+    let _turn = turn();
+    let peak = || Snapshot::take().process().peak_live_bytes_upper_bound as usize;
+    let small: Vec<_> = (0..(peak() / 65536 + 100) * 4 / 3)
+        .map(|_| Block::new(65536))
+        .collect();
+    let of_small = small.len() as u64 * 65536;
+    small.into_iter().for_each(Block::free);
+    raise(peak(), &|| {
+        let snapshot = Snapshot::take();
+        let class = snapshot.classes().find(|c| c.size == 65536).unwrap();
+        assert!(class.peak_bytes < of_small / 2, "{class:?}");
+    });
+}
+
 #[test]
 #[cfg_attr(
     feature = "hardened",
     ignore = "exact figures and places of blocks without tags, of which none waits after its free"
 )]
 fn the_peak_of_huge_blocks_is_told_by_class() {
-    let _turn = turn();
-    let peak = || Snapshot::take().process().peak_live_bytes_upper_bound as usize;
-    let small: Vec<_> = (0..(peak() / 65536 + 100) * 4 / 3)
-        .map(|_| Block::new(65536))
-        .collect();
-    let of_small = small.len() as u64 * 65536;
-    small.into_iter().for_each(Block::free);
-    // Nobody touches them.
-    let huge: Vec<_> = (0..2 * peak() / (64 << 20) + 1)
-        .map(|_| Block::new(64 << 20))
-        .collect();
-    let snapshot = Snapshot::take();
-    let class = snapshot.classes().find(|c| c.size == 65536).unwrap();
-    assert!(class.peak_bytes < of_small / 2, "{class:?}");
-    huge.into_iter().for_each(Block::free);
+    huge_blocks_make_the_peak(|peak, check| {
+        // Nobody touches them.
+        let huge: Vec<_> = (0..2 * peak / (64 << 20) + 1)
+            .map(|_| Block::new(64 << 20))
+            .collect();
+        check();
+        huge.into_iter().for_each(Block::free);
+    });
 }
 
-/// So does one that grows.
 #[test]
 #[cfg_attr(
     feature = "hardened",
     ignore = "exact figures and places of blocks without tags, of which none waits after its free"
 )]
 fn the_peak_of_a_block_that_grows_is_told_by_class() {
-    let _turn = turn();
-    let peak = || Snapshot::take().process().peak_live_bytes_upper_bound as usize;
-    let small: Vec<_> = (0..(peak() / 65536 + 100) * 4 / 3)
-        .map(|_| Block::new(65536))
-        .collect();
-    let of_small = small.len() as u64 * 65536;
-    small.into_iter().for_each(Block::free);
-    // SAFETY: the block is live until the test frees it. Nobody touches it.
-    unsafe {
-        let p = hakmem_core::c::malloc(4 << 20);
-        let p = hakmem_core::c::realloc(p, 2 * peak());
-        let snapshot = Snapshot::take();
-        let class = snapshot.classes().find(|c| c.size == 65536).unwrap();
-        assert!(class.peak_bytes < of_small / 2, "{class:?}");
-        hakmem_core::c::free(p);
-    }
+    huge_blocks_make_the_peak(|peak, check| {
+        // SAFETY: the block is live until the test frees it. Nobody touches it.
+        unsafe {
+            let p = hakmem_core::c::malloc(4 << 20);
+            let p = hakmem_core::c::realloc(p, 2 * peak);
+            check();
+            hakmem_core::c::free(p);
+        }
+    });
 }
