@@ -6,6 +6,8 @@
 //! is `free` where a C library has it. So must it be in a library that replaces these. build.rs
 //! keeps the linker from binding the two names within this library.
 //!
+//! The library asks who stands in front when it is loaded: the loader's lock is no matter then.
+//!
 //! In a process that opened the library by `dlopen`, the names are bound to the C library's
 //! functions. Whoever takes functions of this library by the handle gets all of them there.
 
@@ -101,6 +103,13 @@ pub fn free() -> Option<Free> {
     let (own, bound) = (own_free(), bound!("free"));
     // SAFETY: a function of that name has this type.
     (own != bound && is_loaded_first(own)).then(|| unsafe { transmute::<*const (), Free>(bound) })
+}
+
+/// Finds out, for the library's constructor. Nothing to find is the usual case, and costs four
+/// loads.
+#[inline(always)]
+pub fn look_in_front() {
+    let _ = (realloc(), free());
 }
 
 /// True if this library, which has `own`, was loaded before the C library: at the start of the

@@ -3,7 +3,7 @@
 //! The core has the rest: it reads the environment's options, and reports at the end of the
 //! process.
 
-use crate::next;
+use crate::{bound, next};
 use core::ffi::{c_char, c_int};
 use hakmem_core::c;
 use hakmem_core::report::life;
@@ -44,6 +44,7 @@ extern "C" fn start() {
 /// `envp` is a valid environment, and nothing changes it before all constructors have run.
 #[inline(always)]
 unsafe fn begin(envp: *const *const c_char) {
+    bound::look_in_front();
     c::on_foreign(next::find);
     c::announce_rights();
     let envp = if c::trusts_environment() {

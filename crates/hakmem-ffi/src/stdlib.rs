@@ -106,24 +106,36 @@ unsafe fn process_realloc(p: *mut c_void, size: usize) -> *mut c_void {
     }
 }
 
-/// Calls the process's `realloc`, as glibc's does.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn reallocarray(p: *mut c_void, count: usize, size: usize) -> *mut c_void {
+/// Resizes by `realloc` to `count` times `size` bytes.
+///
+/// # Safety
+/// As [`reallocarray`].
+#[inline(always)]
+unsafe fn to_array(
+    p: *mut c_void,
+    count: usize,
+    size: usize,
+    realloc: unsafe fn(*mut c_void, usize) -> *mut c_void,
+) -> *mut c_void {
     match count.checked_mul(size) {
         // SAFETY: realloc has the same contract for `p`, which the caller keeps, and allows any
         // size.
-        Some(bytes) => unsafe { process_realloc(p, bytes) },
+        Some(bytes) => unsafe { realloc(p, bytes) },
         None => errno::fail(ENOMEM),
     }
 }
 
+/// Calls the process's `realloc`, as glibc's does.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn reallocarray(p: *mut c_void, count: usize, size: usize) -> *mut c_void {
+    // SAFETY: the same contract.
+    unsafe { to_array(p, count, size, process_realloc) }
+}
+
 /// This library's [`reallocarray`], whatever the process's `realloc` is.
 pub unsafe fn own_reallocarray(p: *mut c_void, count: usize, size: usize) -> *mut c_void {
-    match count.checked_mul(size) {
-        // SAFETY: the contract of `reallocarray`.
-        Some(bytes) => unsafe { own_realloc(p, bytes) },
-        None => errno::fail(ENOMEM),
-    }
+    // SAFETY: the same contract.
+    unsafe { to_array(p, count, size, own_realloc) }
 }
 
 /// BSD: a failed `reallocf` frees the old block.

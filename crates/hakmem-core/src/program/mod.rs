@@ -30,7 +30,8 @@
 //! 3. The lock comes before all other locks (`thread` rule 2), but the profile's: no thread waits
 //!    for one of the two while it holds the other (`profile::kept` rule 1). No pass runs under it:
 //!    who releases memory, or takes it beyond the soft limit, sets `released`, and the front end
-//!    calls `purge::tick` afterwards. The purge itself, which has a lock of its own, only tries those of heaps (`end_unused`).
+//!    calls `purge::tick` afterwards. The purge itself, which has a lock of its own, only tries
+//!    those of heaps (`end_unused`).
 //! 4. A signal handler may have interrupted its own thread under the lock. Then a request fails,
 //!    and a freed block goes to `inbox`, which the next one to take the lock empties.
 //! 5. A heap is FREE, in the pool of [`registry`]; LIVE; or ORPHAN: it was deleted while routed
