@@ -27,6 +27,7 @@ mod props;
 mod reserved;
 mod rules;
 mod sends;
+mod sleeping;
 mod small;
 mod stress;
 
