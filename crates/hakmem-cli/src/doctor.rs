@@ -51,7 +51,7 @@ pub struct Options {
     /// Prints JSON
     #[arg(long)]
     json: bool,
-    /// The library; without it the libhakmem.so in hakmem's own folder or in ../lib
+    /// The library; without it the libhakmem.so beside hakmem, in ../lib or ../lib/hakmem
     #[arg(long, value_name = "PATH")]
     lib: Option<PathBuf>,
     /// Reads a folder in the place of the system: for tests

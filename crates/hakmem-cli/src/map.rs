@@ -55,7 +55,7 @@ pub struct Options {
     /// Takes the map once the program has run for so long, not at its end
     #[arg(long, value_name = "SECONDS", requires = "command", conflicts_with_all = ["file", "pid"], value_parser = seconds, allow_negative_numbers = true)]
     after: Option<Duration>,
-    /// The library; without it the libhakmem.so in hakmem's own folder or in ../lib
+    /// The library; without it the libhakmem.so beside hakmem, in ../lib or ../lib/hakmem
     #[arg(long, value_name = "PATH", requires = "command", conflicts_with_all = ["file", "pid"])]
     lib: Option<PathBuf>,
     /// The program, with its arguments

@@ -76,7 +76,7 @@ pub struct Options {
     /// Shows also the allocator's functions, and those of the standard libraries around them
     #[arg(long)]
     all_frames: bool,
-    /// The library; without it the libhakmem.so in hakmem's own folder or in ../lib
+    /// The library; without it the libhakmem.so beside hakmem, in ../lib or ../lib/hakmem
     #[arg(long, value_name = "PATH", conflicts_with_all = ["file", "pid"])]
     lib: Option<PathBuf>,
     /// The program, with its arguments

@@ -69,7 +69,7 @@ pub struct Options {
     /// Exits with 125 unless hakmem certainly served the program's allocations
     #[arg(long)]
     pub require: bool,
-    /// The library; without it the libhakmem.so in hakmem's own folder or in ../lib
+    /// The library; without it the libhakmem.so beside hakmem, in ../lib or ../lib/hakmem
     #[arg(long, value_name = "PATH")]
     pub lib: Option<PathBuf>,
     /// Takes libhakmem-hardened.so, which finds more errors of the program and takes longer

@@ -53,7 +53,7 @@ pub struct Options {
     /// Reads the figures of a running process
     #[arg(long, conflicts_with = "command", value_parser = grammar::process, allow_negative_numbers = true)]
     pid: Option<u32>,
-    /// The library; without it the libhakmem.so in hakmem's own folder or in ../lib
+    /// The library; without it the libhakmem.so beside hakmem, in ../lib or ../lib/hakmem
     #[arg(long, value_name = "PATH", conflicts_with_all = ["file", "pid"])]
     lib: Option<PathBuf>,
     /// The program, with its arguments

@@ -71,7 +71,7 @@ pub struct Options {
     /// Seconds between two readings
     #[arg(long, short, value_name = "SECONDS", default_value = "1", value_parser = seconds, allow_negative_numbers = true)]
     interval: Duration,
-    /// The library; without it the libhakmem.so in hakmem's own folder or in ../lib
+    /// The library; without it the libhakmem.so beside hakmem, in ../lib or ../lib/hakmem
     #[arg(long, value_name = "PATH", conflicts_with = "pid")]
     lib: Option<PathBuf>,
     /// The program, with its arguments

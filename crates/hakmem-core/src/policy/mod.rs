@@ -148,7 +148,8 @@ macro_rules! options {
                 default: 0,
                 unit: "",
                 meaning: " Reports of the program's errors are appended to the file. Standard \
-                    error then has the first line of each alone.",
+                    error then has the first line of each alone. `%p` in its name stands for the \
+                    process number.",
                 setting: Setting::Elsewhere,
             },
             Entry {
@@ -157,7 +158,8 @@ macro_rules! options {
                 default: 0,
                 unit: "",
                 meaning: " At exit, and at `STATS_SIGNAL`, a map of the heap is appended to the \
-                    file: what each slot of 64 KiB holds. `hakmem map` draws it.",
+                    file: what each slot of 64 KiB holds. `hakmem map` draws it. `%p` in its name \
+                    stands for the process number.",
                 setting: Setting::Elsewhere,
             },
         ];
