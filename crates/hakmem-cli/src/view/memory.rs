@@ -92,8 +92,8 @@ pub fn u8_at(bytes: &[u8], at: usize) -> u8 {
 pub struct Lists<'a> {
     memory: Memory<'a>,
     budget: Budget,
-    /// The secret by which links are encoded; zeroes if they are not.
-    key: [u64; 2],
+    /// The secret by which links are encoded; 0, 0 and 1 if they are not.
+    key: [u64; 3],
 }
 
 /// The most pages of one list, which are kept until its end: 16 MiB. A list of hakmem's has fewer.
@@ -104,7 +104,7 @@ type Pages = HashMap<u64, Box<[u8; PAGE as usize]>>;
 
 impl<'a> Lists<'a> {
     /// Reads no more than `budget` pages.
-    pub fn new(memory: Memory<'a>, budget: u64, key: [u64; 2]) -> Self {
+    pub fn new(memory: Memory<'a>, budget: u64, key: [u64; 3]) -> Self {
         Self {
             memory,
             budget: Budget::new(budget, "pages of lists"),
@@ -114,7 +114,7 @@ impl<'a> Lists<'a> {
 
     /// What the word of a link in the block at `at` stands for (`harden::key` in the core).
     fn decoded(&self, at: u64, word: u64) -> u64 {
-        word ^ (at >> 16 ^ self.key[0]).wrapping_mul(self.key[1])
+        word.wrapping_mul(self.key[2]) ^ (at ^ self.key[0]).wrapping_mul(self.key[1])
     }
 
     /// The block after `block`. None: it cannot be read, or it is one more than the pages so far

@@ -39,10 +39,10 @@ pub fn pages(
     let mut segments = segments::read(memory, note)?;
     let key = match build_of(note) {
         Some(Build::Hardened) => {
-            let words = memory.words(note.place("links.key")?, 2)?;
-            [words[0], words[1]]
+            let words = memory.words(note.place("links.key")?, 3)?;
+            [words[0], words[1], words[2]]
         }
-        _ => [0; 2],
+        _ => [0, 0, 1],
     };
     let follow = Lists::new(memory, LISTS_BUDGET, key);
     let (listed, whole) = segments::take_listed(&mut segments, &lists, &follow);

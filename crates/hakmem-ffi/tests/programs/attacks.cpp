@@ -40,9 +40,9 @@ static uintptr_t target_word() { return reinterpret_cast<uintptr_t>(target) + 64
 
 /* The program goes on. Does it get the target, or one address twice? */
 static void go_on() {
-    std::vector<byte *> all(MANY);
+    static byte *all[MANY]; /* Not in the heap, where it would take the memory that the attack is about. */
     for (byte *&p : all) {
-        p = hidden(malloc(SIZE));
+        p = block();
         if (is_target(p))
             exit(SUCCEEDED);
     }
@@ -90,6 +90,36 @@ static void list_to_live() {
     for (int i = 0; i < MANY; i++)
         if (malloc(SIZE) == live)
             exit(SUCCEEDED);
+}
+
+/* The link of a freed block is turned by the distance to a block of another page, which a thread that ended has given
+ * up: no secret is needed for that where links are only XORed. */
+static void *uses(void *all) {
+    std::vector<byte *> &made = *static_cast<std::vector<byte *> *>(all);
+    made = blocks(3000);
+    for (byte *p : made)
+        free(p);
+    return nullptr;
+}
+static void list_turned() {
+    std::vector<byte *> all = blocks(3000), given;
+    pthread_t thread;
+    pthread_create(&thread, nullptr, uses, &given);
+    pthread_join(thread, nullptr);
+    for (size_t i = 0; i < all.size(); i += 2)
+        free(all[i]);
+    byte *const victim = all[all.size() / 4 * 2];
+    const uintptr_t at = reinterpret_cast<uintptr_t>(victim);
+    for (byte *p : given) {
+        const uintptr_t other = reinterpret_cast<uintptr_t>(p);
+        if ((at ^ other) >> 21 || (at ^ other) >> 16 == 0)
+            continue;
+        uintptr_t word;
+        memcpy(&word, victim, sizeof word);
+        write_word(victim, 0, word ^ ((at ^ other) >> 16 << 16));
+        break;
+    }
+    go_on();
 }
 
 /* Another thread frees blocks of this one, which changes them before they come back. */
@@ -266,7 +296,7 @@ static const struct {
     const char *name;
     void (*run)();
 } attacks[] = {
-    ATTACK(list_first), ATTACK(list_middle), ATTACK(list_to_live), ATTACK(remote_list), ATTACK(remote_chain),
+    ATTACK(list_first), ATTACK(list_middle), ATTACK(list_to_live), ATTACK(list_turned), ATTACK(remote_list), ATTACK(remote_chain),
     ATTACK(remote_length), ATTACK(remote_length_exact), ATTACK(remote_list_to_live), ATTACK(remote_chain_to_live),
     ATTACK(remote_chain_to_long), ATTACK(remote_page), ATTACK(parked), ATTACK(made_up_block), ATTACK(made_up_inside),
     ATTACK(twice), ATTACK(twice_around), ATTACK(twice_by_two_threads), ATTACK(next_gets_freed), ATTACK(over_neighbour),

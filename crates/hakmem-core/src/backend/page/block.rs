@@ -25,18 +25,28 @@ unsafe impl Link for Block {
     }
     unsafe fn set_next(this: *mut Self, next: *mut Self) {
         // SAFETY: the caller owns the block, so no other thread reads or writes this word.
-        unsafe { (*this).next.set(Self::decoded(this, next)) }
+        unsafe { (*this).next.set(Self::encoded(this, next)) }
     }
 }
 
 impl Block {
-    /// The link that `word` stands for in the block at `this`, and the other way round.
+    /// The link that `word` stands for in the block at `this`.
     #[inline(always)]
     pub fn decoded(this: *mut Self, word: *mut Self) -> *mut Self {
         if harden::has::LINKS {
-            word.map_addr(|word| harden::key::link(this.addr(), word))
+            word.map_addr(|word| harden::key::decoded(this.addr(), word))
         } else {
             word
+        }
+    }
+
+    /// The word that stands for a link to `next` in the block at `this`.
+    #[inline(always)]
+    fn encoded(this: *mut Self, next: *mut Self) -> *mut Self {
+        if harden::has::LINKS {
+            next.map_addr(|next| harden::key::encoded(this.addr(), next))
+        } else {
+            next
         }
     }
 }

@@ -22,10 +22,10 @@
 //!    frees it twice, it is on two lists, and neither leads out of the page.
 //! 4. Nobody follows the address in word 2: the receiver asks the processor to fetch that line, and
 //!    no more. Blocks of 16 bytes have no such word.
-//! 5. In the hardened build word 2 is a *seal*: a number of the anchor's address, of word 1 and of
-//!    the secret. A change of word 1 changes the seal by a difference alone. So the change never
-//!    makes a word right that the program wrote. A thread that takes a batch, or ends its page,
-//!    checks it.
+//! 5. In the hardened build word 2 is a *seal*: a number of the anchor's address, of words 0 and 1,
+//!    and of the secret. A change of these words changes the seal by a difference alone. So the
+//!    change never makes a word right that the program wrote. A thread that takes a batch, or ends
+//!    its page, checks it.
 
 use crate::backend::page::{self, Block, Meta};
 use crate::backend::{arena, check};
@@ -47,6 +47,12 @@ pub struct RemoteBatch {
 /// of blocks above.
 const ADDRESS: u64 = (1 << 48) - 1;
 const ONE: u64 = ADDRESS + 1;
+
+/// Word 1 with the number of blocks in its lowest bits, so that all bits of the seal depend on it.
+#[inline(always)]
+const fn turned(word1: u64) -> usize {
+    word1.rotate_left(u64::BITS - ADDRESS.count_ones()) as usize
+}
 
 impl RemoteBatch {
     /// A batch of one block.
@@ -217,24 +223,26 @@ impl RemoteBatch {
         // SAFETY: batch and block belong to the caller, so no other thread uses the words of either
         // (rule 1).
         unsafe {
-            Block::set_next(block, (*this).newest.replace(block));
-            Self::set_word1(this, (*this).word1.get() + ONE);
+            let newest = (*this).newest.get();
+            Block::set_next(block, newest);
+            Self::change(this, block, (*this).word1.get() + ONE);
         }
     }
 
-    /// Sets word 1, and changes the seal by the difference (rule 5).
+    /// Sets both words, and changes the seal by the difference (rule 5).
     ///
     /// # Safety
     /// The batch belongs to the caller and is no page list.
     #[inline(always)]
-    unsafe fn set_word1(this: *mut Self, word1: u64) {
+    unsafe fn change(this: *mut Self, newest: *mut Block, word1: u64) {
         // SAFETY: the batch is the caller's, so no other thread uses the anchor (rule 1).
         unsafe {
-            let before = (*this).word1.replace(word1);
+            let before = ((*this).newest.replace(newest), (*this).word1.replace(word1));
             if harden::ON {
                 let seal = Self::seal(this);
-                let by = key::spread(word1.wrapping_sub(before) as usize);
-                seal.set(seal.get().wrapping_add(by));
+                let first = newest.addr().wrapping_sub(before.0.addr());
+                let second = turned(word1).wrapping_sub(turned(before.1));
+                seal.set(seal.get().wrapping_add(key::spread_both(first, second)));
             }
         }
     }
@@ -258,8 +266,8 @@ impl RemoteBatch {
     #[inline(always)]
     unsafe fn seal_of(this: *mut Self) -> usize {
         // SAFETY: the batch is the caller's, so no other thread uses the anchor (rule 1).
-        let word1 = unsafe { (*this).word1.get() };
-        key::mask(this.addr()).wrapping_add(key::spread(word1 as usize))
+        let (newest, word1) = unsafe { ((*this).newest.get(), (*this).word1.get()) };
+        key::mask(this.addr()).wrapping_add(key::spread_both(newest.addr(), turned(word1)))
     }
 
     /// Ends the process if the program wrote to the words of the anchor, in the hardened build.
@@ -294,11 +302,9 @@ impl RemoteBatch {
         unsafe {
             // The last block of `other`, its anchor, now leads to the newest of `this`.
             let newest = (*other).newest.replace((*this).newest.get());
-            (*this).newest.set(newest);
-            Self::set_word1(this, (*this).word1.get() + (*other).word1.get() / ONE * ONE);
+            Self::change(this, newest, (*this).word1.get() + (*other).word1.get() / ONE * ONE);
             if harden::ON {
-                (*other).word1.set(0);
-                Self::seal(other).set(0);
+                Self::end(other);
                 // The first word of the other anchor is a link from now on.
                 Block::set_next(other.cast(), (*other).newest.get());
             }
@@ -325,6 +331,20 @@ impl RemoteBatch {
                 if i < Self::length(this) {
                     block = Block::next(block);
                 }
+            }
+        }
+    }
+
+    /// The batch ends, and its blocks are no list any more.
+    ///
+    /// # Safety
+    /// The batch belongs to the caller, and is no page list.
+    pub unsafe fn end(this: *mut Self) {
+        if harden::ON {
+            // SAFETY: the batch is the caller's, so no other thread uses the anchor (rule 1).
+            unsafe {
+                (*this).word1.set(0); // All of a free block but its link is zero.
+                Self::seal(this).set(0);
             }
         }
     }
@@ -373,10 +393,7 @@ impl RemoteBatch {
                 check::corrupt(this.cast());
             }
             let length = ((*this).word1.get() / ONE) as u32;
-            if harden::ON {
-                (*this).word1.set(0); // All of a free block but its link is zero.
-                Self::seal(this).set(0);
-            }
+            Self::end(this);
             Block::set_next(this.cast(), page.list.free.replace(first));
             (length, next)
         }
@@ -428,7 +445,7 @@ unsafe impl Link for RemoteBatch {
         // SAFETY: the caller owns the batch, so no other thread uses its second word.
         unsafe {
             let word1 = (*this).word1.get() & !ADDRESS | next.expose_provenance() as u64;
-            Self::set_word1(this, word1);
+            Self::change(this, (*this).newest.get(), word1);
         }
     }
 }
