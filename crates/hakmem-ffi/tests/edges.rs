@@ -81,6 +81,53 @@ fn a_changed_link_is_called_so() {
     }
 }
 
+/// More than the machine has: the reservation would hold it, and the program would be killed when
+/// it fills the block.
+#[test]
+fn a_block_that_the_system_refuses_is_refused() {
+    on_both(&["too_large"], "abort", |output, stderr, _| {
+        assert_eq!(output.status.code(), Some(3), "{stderr}");
+    });
+}
+
+/// Pointers into a large and a huge block, and in front of the first block: the report says where
+/// they lie.
+#[test]
+#[cfg_attr(feature = "bench-fast", ignore = "nothing is looked for")]
+fn a_report_knows_the_block_around_a_pointer() {
+    for (size, inside) in [
+        ("300000", "70000"),
+        ("5000000", "1048576"),
+        ("9000000", "6291456"),
+    ] {
+        on_both(&["inside", size, inside], "abort", |output, stderr, _| {
+            assert_eq!(output.status.signal(), Some(libc::SIGABRT), "{stderr}");
+            assert!(
+                stderr.contains("inside the allocation that starts at"),
+                "{stderr}"
+            );
+        });
+    }
+    on_both(&["in_front"], "abort", |output, stderr, _| {
+        assert_eq!(output.status.signal(), Some(libc::SIGABRT), "{stderr}");
+        assert!(stderr.contains("hakmem: invalid pointer"), "{stderr}");
+    });
+}
+
+/// The hardened build goes on after a free of a pointer into a page, if it is to.
+#[test]
+fn a_wrong_free_need_not_end_the_process() {
+    on_both(&["into_page"], "report", |output, stderr, is_hardened| {
+        if is_hardened {
+            assert_eq!(output.status.code(), Some(3), "{stderr}");
+            assert!(
+                stderr.contains("not at the start of a live one"),
+                "{stderr}"
+            );
+        }
+    });
+}
+
 /// Its `new` calls C's malloc, and the program's `delete` is hakmem's.
 #[test]
 fn a_library_may_be_bound_to_operators_of_its_own() {

@@ -12,6 +12,7 @@ use crate::backend::arena::{SEGMENT, SLOT};
 use crate::backend::page::{self, Block, Kind, Meta, glance};
 use crate::base::size_class;
 use crate::base::sync::Ordering::Relaxed;
+use crate::harden::{self, tag, wipe};
 use crate::os::{self, detail, report};
 use crate::policy::{self, OnError};
 use crate::proto::inbox::Link;
@@ -40,6 +41,43 @@ pub fn written_before(p: *mut u8, what: Arguments<'_>) {
     });
 }
 
+/// A free block is not as it was left. The program goes on with it, wiped.
+///
+/// # Safety
+/// The caller has the block, which has `room` bytes.
+#[cold]
+#[inline(never)]
+pub unsafe fn overwritten(p: *mut u8, room: usize, from: usize) {
+    // SAFETY: the caller has the block, which has `room` bytes.
+    let offset = unsafe { wipe::written(p, from, room) }.unwrap_or(room - tag::BYTES);
+    written_before(
+        p,
+        format_args!("write after free at offset {offset} of {p:p}, a block of {room} bytes"),
+    );
+    // SAFETY: the caller has the block, which has `room` bytes.
+    unsafe { wipe::wipe(p, room) };
+}
+
+/// In the hardened build: looks for writes to the blocks of an ended page, which will be wiped
+/// before they are used again.
+///
+/// # Safety
+/// The page is empty and closed, nobody has used its memory since, and its slot is the caller's.
+pub unsafe fn ended(page: &Meta) {
+    let (room, count) = (page.block_size.get() as usize, page.carved.get() as usize);
+    if !harden::ON || !harden::has_all(page.start(), room * count) {
+        return;
+    }
+    for p in (0..count).map(|i| page.start().wrapping_add(i * room)) {
+        // SAFETY: the block was carved and is free, so it is as its free or its carving left it.
+        unsafe {
+            if !harden::is_as_it_was(p, room) {
+                overwritten(p, room, 8);
+            }
+        }
+    }
+}
+
 /// [`not_a_block`] for what a free put onto a list before: the stack is not that of the free.
 #[cold]
 #[inline(never)]
@@ -56,16 +94,26 @@ pub fn freed_before(p: *mut u8, slot: &Meta) -> ! {
     })
 }
 
+/// Reports that `p` lies in the page of `slot`, and that no live block starts there. Ends the
+/// process if the option `ON_ERROR` says so.
+#[cold]
+#[inline(never)]
+pub fn no_start(p: *mut u8, slot: &Meta) {
+    say_inside(p, slot, |what| wrong(p, what));
+}
+
 /// `p` lies in the page of `slot`, and no live block starts there.
 #[cold]
 fn inside_page(p: *mut u8, slot: &Meta, details: impl FnOnce()) -> ! {
-    os::fatal_about(
-        format_args!(
-            "invalid pointer {p:p}: inside a page of {}-byte blocks, not at the start of a live one",
-            slot.head().block_size.glance()
-        ),
-        details,
-    )
+    say_inside(p, slot, |what| os::fatal_about(what, details))
+}
+
+#[cold]
+fn say_inside<R>(p: *mut u8, slot: &Meta, say: impl FnOnce(Arguments<'_>) -> R) -> R {
+    say(format_args!(
+        "invalid pointer {p:p}: inside a page of {}-byte blocks, not at the start of a live one",
+        slot.head().block_size.glance()
+    ))
 }
 
 /// Reports an error with `details`, and ends the process if the option `ON_ERROR` says so.
@@ -89,10 +137,41 @@ fn fatal(p: *mut u8, what: Arguments<'_>) -> ! {
     os::fatal_about(what, || show_place(p))
 }
 
+/// The metadata that says what `meta`'s slot is: of a further slot of a large or huge block, whose
+/// own metadata does not say so, that of the first. O(slots in front of it).
+#[cold]
+fn telling(meta: &Meta) -> &Meta {
+    if !meta.is(Kind::Free) {
+        return meta;
+    }
+    let (arena, slot) = meta.slot_in_arena();
+    // In a segment with a huge block the first slot alone says so.
+    let in_segment = (0..slot % SLOTS).rev().map(|slot_before| slot - slot % SLOTS + slot_before);
+    let before = (0..slot / SLOTS).rev().map(|segment| segment * SLOTS);
+    for first in in_segment.chain(before) {
+        // SAFETY: the slot lies in the arena in front of one in use, so its metadata is readable
+        // for ever (`arena` rule 4). All fields are cells or atomics.
+        let head = unsafe { &*arena.meta(first).cast::<Meta>() };
+        let span = head.span.load(Relaxed) as usize;
+        let slots = match head.kind() {
+            Kind::Free => continue,
+            Kind::Large | Kind::SampledLarge | Kind::ProgramLarge => span,
+            Kind::Huge | Kind::SampledHuge | Kind::ProgramHuge => span * SLOTS,
+            Kind::Page | Kind::Follow | Kind::Sampled | Kind::ProgramPage => 0,
+        };
+        return if slot < first + slots { head } else { meta };
+    }
+    meta
+}
+
+/// The slots of a segment.
+const SLOTS: usize = SEGMENT / SLOT;
+
 /// Writes what the metadata says of the page or large block that `p` lies in.
 #[cold]
 fn show_place(p: *mut u8) {
     let Some(meta) = page::lookup(p) else { return };
+    let meta = telling(meta);
     let head = meta.head();
     let start = head.start();
     match meta.kind() {
@@ -206,6 +285,7 @@ pub fn not_a_block(p: *mut u8, meta: Option<&Meta>) -> ! {
             ),
         );
     };
+    let meta = telling(meta);
     match meta.kind() {
         Kind::Free => fatal(
             p,

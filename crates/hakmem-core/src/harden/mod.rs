@@ -21,8 +21,10 @@
 //! 2. The tag of a block belongs to who has the block: the program's thread while it is live, who
 //!    has it on a list while it is free. Another thread may only read it, by an atomic load.
 
+use crate::base::size_class::SMALL_MAX;
 use crate::base::sync::{Ordering::Relaxed, plain::AtomicBool};
 use crate::os;
+use crate::policy::{self, Hardened};
 
 pub mod fence;
 pub mod fresh;
@@ -68,6 +70,39 @@ pub mod has {
     pub const QUARANTINE: bool = super::ON && !cfg!(hakmem_without = "quarantine");
     /// Large blocks are fenced.
     pub const FENCE: bool = !cfg!(hakmem_without = "fence");
+}
+
+/// True at the level `low`: freed blocks are neither wiped nor do they wait.
+#[inline(always)]
+pub fn is_low() -> bool {
+    policy::HARDENED.get() == Hardened::Low as u32
+}
+
+/// True if nobody wrote to a free block, or if it has the mark of a fresh one, which this takes.
+///
+/// # Safety
+/// The caller has the block, which has `room` bytes.
+#[inline(always)]
+pub unsafe fn is_as_it_was(p: *mut u8, room: usize) -> bool {
+    // SAFETY: the caller has the block, which has `room` bytes.
+    unsafe { room > SMALL_MAX && fresh::take(p) || is_zero(p, room) }
+}
+
+/// True if a free block without a mark is zero, but for its link.
+///
+/// # Safety
+/// As [`is_as_it_was`].
+#[inline(always)]
+pub unsafe fn is_zero(p: *mut u8, room: usize) -> bool {
+    // SAFETY: the caller has the block, which has `room` bytes.
+    unsafe {
+        if is_low() || !has::CHECK {
+            tag::is_clear(p, room)
+        } else {
+            // Behind what is wiped lie old contents, and then the tag.
+            wipe::is_wiped(p, room) && (room <= wipe::MOST || tag::is_clear(p, room))
+        }
+    }
 }
 
 /// Makes memory free blocks: `count` of `room` bytes each, side by side from `first` on.

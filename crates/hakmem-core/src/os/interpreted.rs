@@ -199,6 +199,11 @@ pub fn page_size() -> usize {
     MEMORY_PAGE
 }
 
+/// False if the system has not so many bytes.
+pub fn may_have(_: usize) -> bool {
+    true
+}
+
 /// Physical memory in bytes.
 pub fn physical_memory() -> usize {
     LIMIT

@@ -8,7 +8,8 @@ use super::coarse::call as made;
 use super::count::{Kind, counted};
 pub(super) use super::processor::raw;
 use super::vdso::clock;
-use crate::base::sync::AtomicU32;
+use crate::base::sync::plain::AtomicUsize;
+use crate::base::sync::{AtomicU32, Ordering::Relaxed};
 #[cfg(not(feature = "fault-injection"))]
 use raw as made;
 
@@ -50,7 +51,29 @@ pub fn unreserve(at: usize, len: usize) -> bool {
 /// Makes a reserved range readable and writable. It counts against the commit limit from now on.
 #[unsafe(link_section = ".text.hot.hakmem")]
 pub fn commit(at: usize, len: usize) -> bool {
+    if !may_have(len) {
+        return false;
+    }
     succeeded(counted(Kind::Mprotect, || syscall(libc::SYS_mprotect, [at, len, PROT_RW, 0, 0, 0])))
+}
+
+/// False if the system refuses so many bytes to a program that maps them. It refuses a map of more
+/// than the machine has, but not a reservation that becomes writable.
+#[inline]
+pub fn may_have(len: usize) -> bool {
+    len <= PHYSICAL.load(Relaxed) || would_map(len)
+}
+
+#[cold]
+#[inline(never)]
+fn would_map(len: usize) -> bool {
+    let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as usize;
+    let map = || syscall(libc::SYS_mmap, [0, len, PROT_RW, flags, usize::MAX, 0]);
+    match usize::try_from(counted(Kind::Mmap, map)) {
+        Ok(at) => unreserve(at, len),
+        // The reservation may have taken what the limit allows.
+        Err(_) => address_limit() != usize::MAX,
+    }
 }
 
 /// Makes a reserved range readable. It reads as zero, takes no memory, and is not charged.
@@ -153,6 +176,9 @@ pub fn random() -> [usize; 2] {
     unsafe { (libc::getauxval(libc::AT_RANDOM) as usize as *const [usize; 2]).read_unaligned() }
 }
 
+/// What the system said of its physical memory. No bound: it was not asked yet.
+static PHYSICAL: AtomicUsize = AtomicUsize::new(usize::MAX);
+
 /// Physical memory in bytes. 4 GiB if the system does not say, or if the process made a filter,
 /// which may end it for asking.
 pub fn physical_memory() -> usize {
@@ -166,7 +192,9 @@ pub fn physical_memory() -> usize {
     if !succeeded(counted(Kind::Query, || syscall(libc::SYS_sysinfo, [to, 0, 0, 0, 0, 0]))) {
         return UNKNOWN;
     }
-    (info.totalram as usize).saturating_mul(info.mem_unit as usize)
+    let bytes = (info.totalram as usize).saturating_mul(info.mem_unit as usize);
+    PHYSICAL.store(bytes, Relaxed);
+    bytes
 }
 
 /// The limit on the process's address space in bytes. usize::MAX if there is none, or if the

@@ -262,7 +262,8 @@ options! {
         One HARDENED, "HARDENED", Word(&["default", "low", "high"]), "";
     /// What the hardened build, or a sampled guard, does with an error of the program. `abort`
     /// reports it and ends the process. `report` reports it and goes on. `ignore` goes on. hakmem
-    /// does not use the block again. Errors that every build finds always end the process.
+    /// does not use the block again. A broken free list, a pointer to memory without a block, and
+    /// what the default build finds without a guard always end the process.
     on_error: OnError = OnError::Abort,
         One ON_ERROR, "ON_ERROR", Word(&["abort", "report", "ignore"]), "";
     /// hakmem puts about one of so many allocations up to 64 KiB between memory without access. An

@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "must.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -63,10 +64,50 @@ static int changed_link(size_t size) {
     return 3;
 }
 
+/* Frees a pointer into a block. */
+static int inside(size_t size, size_t offset) {
+    free(hidden((char *)malloc(size) + offset));
+    return 3;
+}
+
+/* Frees a pointer in front of the lowest block. */
+static int in_front(void) {
+    char *lowest = hidden(malloc(1 << 20));
+    for (int i = 0; i < 100; i++) {
+        char *p = hidden(malloc(1 << (4 + i % 10)));
+        if (p < lowest) lowest = p;
+    }
+    free((char *)((uintptr_t)lowest & -(uintptr_t)(2 << 20)) - 16);
+    return 3;
+}
+
+/* What the system refuses to a program that maps it, malloc, calloc and realloc refuse, too. */
+static int too_large(void) {
+    for (size_t size = (size_t)1 << 33; size <= (size_t)1 << 43; size *= 2) {
+        void *map = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        MUST(map == MAP_FAILED || munmap(map, size) == 0);
+        for (int i = 0; i < 3; i++) {
+            errno = 0;
+            void *small = i < 2 ? NULL : hidden(malloc(100));
+            void *p = hidden(i == 0 ? malloc(size) : i == 1 ? calloc(1, size) : realloc(small, size));
+            MUST((p == NULL) == (map == MAP_FAILED));
+            MUST(p != NULL || errno == ENOMEM);
+            free(p == NULL ? small : p);
+        }
+    }
+    return 3;
+}
+
 int main(int argc, char **argv) {
     const char *what = argc > 1 ? argv[1] : "";
     if (strcmp(what, "small_stack") == 0) return small_stack();
     if (strcmp(what, "left_out") == 0) return left_out();
+    if (strcmp(what, "inside") == 0 && argc > 3) {
+        return inside(strtoul(argv[2], NULL, 10), strtoul(argv[3], NULL, 10));
+    }
+    if (strcmp(what, "in_front") == 0) return in_front();
+    if (strcmp(what, "into_page") == 0) return inside(100, 16);
+    if (strcmp(what, "too_large") == 0) return too_large();
     if (strcmp(what, "link") == 0 && argc > 2) return changed_link(strtoul(argv[2], NULL, 10));
     return 9;
 }

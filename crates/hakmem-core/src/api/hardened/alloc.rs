@@ -4,14 +4,14 @@
 //! 1. A block in a page with an owner is zero when it comes from the front end, but for its link
 //!    and its mark (`hardened` rule 3). What is not zero was written after its free.
 
-use super::{fast, is_low, no_memory};
+use super::{fast, no_memory};
 use crate::api::front::{self, Clear};
-use crate::backend::check::written_before;
+use crate::backend::check;
 use crate::backend::nothing;
 use crate::backend::page::{self, Meta};
 use crate::base::size_class::{self, MEDIUM_MAX};
 use crate::harden::tag::{self, Origin};
-use crate::harden::{has, wipe};
+use crate::harden::{self, has, is_low, wipe};
 
 /// Allocates a block for `size` bytes at a multiple of `align`, a power of two. Returns null with
 /// errno ENOMEM if there is no memory.
@@ -82,25 +82,11 @@ pub unsafe fn prepare(p: *mut u8, meta: &'static Meta, size: usize, origin: Orig
 unsafe fn make_live(p: *mut u8, room: usize, size: usize, origin: Origin) {
     // SAFETY: the block is the caller's, and has `room` bytes.
     unsafe {
-        if !fast::is_as_it_was(p, room) {
-            overwritten(p, room, 8);
+        if !harden::is_as_it_was(p, room) {
+            check::overwritten(p, room, 8);
         }
         fast::become_live(p, room, size, origin);
     }
-}
-
-/// A free block is not as it was left. The program goes on with it, wiped.
-#[cold]
-#[inline(never)]
-pub(super) unsafe fn overwritten(p: *mut u8, room: usize, from: usize) {
-    // SAFETY: the caller has the block, which has `room` bytes.
-    let offset = unsafe { wipe::written(p, from, room) }.unwrap_or(room - tag::BYTES);
-    written_before(
-        p,
-        format_args!("write after free at offset {offset} of {p:p}, a block of {room} bytes"),
-    );
-    // SAFETY: the caller has the block, which has `room` bytes.
-    unsafe { wipe::wipe(p, room) };
 }
 
 /// [`alloc`] of a block whose bytes are zero.

@@ -49,7 +49,8 @@ pub unsafe fn checked(
         let offset = p.addr() - head.start().addr();
         let room = head.block_size.get() as usize;
         if !size_class::is_start(head.class.get(), offset as u32) || offset + room > head.bytes() {
-            check::not_a_block(p, Some(meta));
+            check::no_start(p, meta);
+            return None;
         }
         room
     } else {

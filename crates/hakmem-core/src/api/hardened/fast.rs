@@ -4,10 +4,11 @@
 
 use crate::api::front;
 use crate::backend::arena::SLOT;
+use crate::backend::check;
 use crate::backend::page::{Kind, Meta};
 use crate::base::size_class::{self, MEDIUM_MAX, SIZES, SMALL_MAX};
 use crate::harden::tag::{self, Origin};
-use crate::harden::{fence, fresh, has, quarantine, wipe};
+use crate::harden::{self, fence, has, quarantine, wipe};
 use crate::heap::Heap;
 use crate::large;
 use crate::thread::{self, ThreadState};
@@ -24,7 +25,7 @@ pub fn alloc(size: usize, origin: Origin) -> Option<*mut u8> {
     let room = unsafe { *SIZES.get_unchecked(class) } as usize;
     // SAFETY: the block was just taken from the heap's list, and nobody else knows it. It has
     // `room` bytes, which hold `size` bytes and a tag.
-    Some(unsafe { hand_out(p, room, size, origin, is_zero(p, room)) })
+    Some(unsafe { hand_out(p, room, size, origin, harden::is_zero(p, room)) })
 }
 
 /// [`alloc`] of a block above `SMALL_MAX`, with its tag.
@@ -39,7 +40,7 @@ pub fn alloc_long(size: usize, origin: Origin) -> Option<*mut u8> {
     let room = SIZES[class] as usize;
     // SAFETY: the block was just taken from the heap's list, and nobody else knows it. It has
     // `room` bytes, which hold `size` bytes and a tag.
-    Some(unsafe { hand_out(p, room, size, origin, is_as_it_was(p, room)) })
+    Some(unsafe { hand_out(p, room, size, origin, harden::is_as_it_was(p, room)) })
 }
 
 /// [`alloc`] of a large block.
@@ -120,7 +121,7 @@ pub unsafe fn free_large(p: *mut u8, meta: &'static Meta, by: Origin, size: Opti
     // for blocks that nobody uses.
     unsafe {
         let passes = tag::is_live(p, room, by, size);
-        if passes && super::is_low() {
+        if passes && harden::is_low() {
             tag::clear(p, room);
             front::free16(p);
         } else if passes {
@@ -170,7 +171,7 @@ unsafe fn give_up(p: *mut u8, room: usize, page: &Meta) {
         if room > quarantine::LARGEST {
             return give_up_long(p, page);
         }
-        if super::is_low() {
+        if harden::is_low() {
             return front::free_own(p, page);
         }
         if has::WIPING {
@@ -209,7 +210,7 @@ pub unsafe fn give_up_elsewhere(p: *mut u8, room: usize, meta: &'static Meta) {
         tag::clear(p, room);
         wipe(p, room);
         if room <= quarantine::LARGEST
-            && !super::is_low()
+            && !harden::is_low()
             && let ThreadState::Live(heap) = thread::state()
         {
             let leaves = heap.quarantine.swap(p);
@@ -228,7 +229,7 @@ pub unsafe fn give_up_elsewhere(p: *mut u8, room: usize, meta: &'static Meta) {
 /// The caller has the block, which has `room` bytes.
 #[inline(always)]
 pub unsafe fn wipe(p: *mut u8, room: usize) {
-    if has::WIPING && !super::is_low() {
+    if has::WIPING && !harden::is_low() {
         // SAFETY: the caller has the block, which has `room` bytes: a multiple of 16.
         unsafe { wipe::wipe(p, room) };
     }
@@ -272,37 +273,10 @@ pub unsafe fn become_live(p: *mut u8, room: usize, size: usize, origin: Origin) 
 unsafe fn alloc_overwritten(p: *mut u8, room: usize, size: usize, origin: Origin) -> *mut u8 {
     // SAFETY: the caller has the block, which has `room` bytes.
     unsafe {
-        super::alloc::overwritten(p, room, 8);
+        check::overwritten(p, room, 8);
         become_live(p, room, size, origin);
     }
     // The compiler does not see that this is the argument. So the fast way ends by a jump, and
     // needs no stack.
     core::hint::black_box(p)
-}
-
-/// True if nobody wrote to a block on a list, or if it has the mark of a fresh one.
-///
-/// # Safety
-/// The caller has the block, which has `room` bytes.
-#[inline(always)]
-pub unsafe fn is_as_it_was(p: *mut u8, room: usize) -> bool {
-    // SAFETY: the caller has the block, which has `room` bytes.
-    unsafe { room > SMALL_MAX && fresh::take(p) || is_zero(p, room) }
-}
-
-/// True if a block without a mark is zero, but for its link.
-///
-/// # Safety
-/// As [`is_as_it_was`].
-#[inline(always)]
-unsafe fn is_zero(p: *mut u8, room: usize) -> bool {
-    // SAFETY: the caller has the block, which has `room` bytes.
-    unsafe {
-        if super::is_low() || !has::CHECK {
-            tag::is_clear(p, room)
-        } else {
-            // Behind what is wiped lie old contents, and then the tag.
-            wipe::is_wiped(p, room) && (room <= wipe::MOST || tag::is_clear(p, room))
-        }
-    }
 }

@@ -6,14 +6,14 @@
 //! 2. Samples of the profile and blocks of program heaps do not wait. Others would count them as
 //!    live.
 
-use super::alloc::overwritten;
 use super::checked::{Live, checked};
-use super::{fast, is_low};
+use super::fast;
 use crate::api::front;
+use crate::backend::check::overwritten;
 use crate::backend::page::{self, Meta};
 use crate::base::size_class::MEDIUM_MAX;
 use crate::harden::tag::{self, Origin};
-use crate::harden::{fence, has, wipe};
+use crate::harden::{fence, has, is_low, wipe};
 use crate::thread;
 
 /// Frees the block at `p`. `size` is what the caller says of its size, if it does. Pointers that

@@ -30,7 +30,6 @@ use crate::backend::foreign;
 use crate::backend::page;
 use crate::harden::tag::Origin;
 use crate::os;
-use crate::policy::{self, Hardened};
 use core::alloc::Layout;
 use core::ptr::null_mut;
 
@@ -40,12 +39,6 @@ pub use checked::checked;
 pub use free::free;
 use realloc::resize;
 pub use realloc::{forget_end, realloc};
-
-/// True at the level `low`: freed blocks are neither wiped nor do they wait.
-#[inline(always)]
-fn is_low() -> bool {
-    policy::HARDENED.get() == Hardened::Low as u32
-}
 
 /// [`alloc`] for a layout of Rust.
 pub fn alloc_layout(layout: Layout) -> *mut u8 {

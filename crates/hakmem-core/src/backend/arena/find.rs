@@ -4,7 +4,7 @@
 //! 1. What `find` does not name is foreign (`arena` rules 1 and 5).
 //! 2. Any thread may ask about any address. Nothing here reads what lies there.
 
-use super::{Arena, GROUP, HOT, META, SEGMENT, SEGMENT_META, SLOT, SLOT_SHIFT, all};
+use super::{Arena, GROUP, GUARD, HOT, META, SEGMENT, SEGMENT_META, SLOT, SLOT_SHIFT, all};
 use crate::base::sync::Ordering::{Acquire, Relaxed};
 use crate::os;
 
@@ -28,7 +28,8 @@ pub fn is_for_ever(address: usize) -> bool {
         .is_some_and(|(arena, slot)| slot * SLOT / SEGMENT / GROUP < arena.top.load(Acquire))
 }
 
-/// True if an address lies in the bitmaps or the metadata of an arena. O(arenas).
+/// True if an address lies in the bitmaps or the metadata of an arena, or in the guard in front of
+/// its data. O(arenas).
 pub fn in_books(address: usize) -> bool {
     all().any(|arena| arena.has_in_books(address))
 }
@@ -65,6 +66,9 @@ impl Arena {
     /// Another mapping may lie behind the metadata that is known: there a tail was given up.
     pub(super) fn has_in_books(&self, address: usize) -> bool {
         let (books, metas) = (self.summary.load(Relaxed).addr(), self.metas.load(Relaxed).addr());
-        (books..metas + self.known.load(Relaxed) * SEGMENT_META).contains(&address)
+        let data = self.data.load(Relaxed);
+        // What a scrap does not own may be another mapping.
+        let is_guard = self.from.load(Relaxed) == 0 && (data - GUARD..data).contains(&address);
+        is_guard || (books..metas + self.known.load(Relaxed) * SEGMENT_META).contains(&address)
     }
 }

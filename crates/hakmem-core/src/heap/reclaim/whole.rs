@@ -70,6 +70,8 @@ pub unsafe fn give_up(batch: *mut RemoteBatch, page: &Meta, end: impl FnOnce(&Me
         // SAFETY: the batch belongs to the caller.
         unsafe { RemoteBatch::check_all(batch, page) };
     }
+    // SAFETY: the batch belongs to the caller, and has blocks of the page, so it is no page list.
+    unsafe { RemoteBatch::end(batch) };
     // SAFETY: only a heap makes its page `Full`, and who parks a page changes that first. So the
     // owner is the first field of a heap, which is never freed (`owner` rule 1).
     unsafe { &*arena::at(page.owner().addr()).cast::<SharedHeap>() }.note_ended();

@@ -376,6 +376,8 @@ impl Heap {
         let cached = if span == 1 { self.cached.pop() } else { None };
         let (page, zero) = if let Some(page) = cached {
             self.cached_len.set(self.cached_len.get() - 1);
+            // SAFETY: the heap closed the page when it cached it, and has its slot.
+            unsafe { check::ended(page) };
             self.counts.note(class, HeapEvent::Reuses, 1);
             (page, false)
         } else {
