@@ -25,14 +25,15 @@ pub fn allocate(align: usize, size: usize) -> *mut c_void {
     unsafe { c::memalign(align, size).cast() }
 }
 
-/// [`allocate`] for C++ `new` or `new[]`.
+/// [`allocate`] for C++ `new` or `new[]`. An alignment that is no power of two gets no memory, as
+/// from libstdc++.
 #[inline]
 pub fn allocate_new(align: usize, size: usize, is_array: bool) -> *mut c_void {
-    if size > MAX || align > MAX - size {
+    if !align.is_power_of_two() || size > MAX || align > MAX - size {
         return errno::fail(ENOMEM);
     }
-    // SAFETY: C++ passes a power of two, and the check above gives size + align ≤ MAX.
-    unsafe { c::new(size, align.max(1), is_array).cast() }
+    // SAFETY: the check above gives a power of two, and size + align ≤ MAX.
+    unsafe { c::new(size, align, is_array).cast() }
 }
 
 /// C17: the alignment must be a power of two. The size need not be a multiple of it.

@@ -46,7 +46,7 @@ unsafe extern "C-unwind" fn slow_or_throw<const ARRAY: bool>(size: usize) -> *mu
     if p.is_null() {
         // SAFETY: only the operators call this, so the caller is C++, which can take an exception.
         // No local here has a destructor that an exception would skip.
-        return unsafe { bad_alloc::new_or_throw(size, kind(0, ARRAY)) };
+        return unsafe { bad_alloc::new_or_throw(size, kind(1, ARRAY)) };
     }
     p.cast()
 }
@@ -65,7 +65,7 @@ unsafe extern "C-unwind" fn slow_or_null<const ARRAY: bool>(size: usize) -> *mut
     if p.is_null() {
         // SAFETY: only the operators call this, so the caller is C++, which can take a forced
         // unwind. No local here has a destructor that it would skip.
-        return unsafe { bad_alloc::new_or_null(size, kind(0, ARRAY)) };
+        return unsafe { bad_alloc::new_or_null(size, kind(1, ARRAY)) };
     }
     p.cast()
 }

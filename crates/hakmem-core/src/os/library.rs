@@ -3,10 +3,12 @@
 use super::processor::address_of;
 use core::arch::global_asm;
 
-// The linker defines it, except in programs that it links statically at a fixed address.
-global_asm!(".hidden _DYNAMIC");
+// The linker defines it, except in programs that it links statically at a fixed address. Weak here,
+// too: a reference of any kind makes the symbol necessary, unless each object file says that it is
+// weak.
+global_asm!(".weak _DYNAMIC", ".hidden _DYNAMIC");
 // The linker defines it if the file's headers are mapped with its code.
-global_asm!(".hidden __ehdr_start");
+global_asm!(".weak __ehdr_start", ".hidden __ehdr_start");
 
 /// An entry of the dynamic section.
 #[repr(C)]

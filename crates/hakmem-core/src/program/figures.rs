@@ -61,14 +61,16 @@ impl Figures {
 }
 
 impl ProgramHeap {
-    /// The figures as values.
+    /// The figures as values. A reader beside a call of another thread sees the middle of it.
     pub fn read(&self) -> Read {
         let (figures, limit) = (&self.figures, self.limit.load(Relaxed));
+        let live = figures.live.get();
         Read {
             name: figures.name(),
             dropped: self.state.load(Relaxed) == ORPHAN,
-            live_bytes: figures.live.get(),
-            peak_live_bytes: figures.peak.get(),
+            live_bytes: live,
+            // An allocation notes the peak after the block.
+            peak_live_bytes: figures.peak.get().max(live),
             limit_bytes: (limit != usize::MAX).then_some(limit as u64),
             allocations: figures.allocations.get(),
             frees: figures.frees.get(),

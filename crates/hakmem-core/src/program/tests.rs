@@ -135,6 +135,24 @@ fn scopes_of_other_threads_do_not_keep_a_heap_of_the_child() {
     assert!(end());
 }
 
+/// Two coroutines of a thread end their scopes in the order in which they began.
+#[test]
+fn a_scope_may_end_within_another_heaps() {
+    let [a, b] = ["a", "b"].map(|name| registry::make(name, None).expect("memory"));
+    let is_in = |heap| thread::scope::entered(heap) == 1;
+    [a, b].iter().for_each(|heap| assert!(thread::scope::enter(heap).is_ok()));
+    assert!(!thread::scope::leave(a), "it is not the innermost one");
+    thread::scope::leave_any(a);
+    assert!(!is_in(a) && is_in(b));
+    // SAFETY: nobody uses the heap any more.
+    assert!(unsafe { a.delete() }, "nobody is in a scope of it");
+    thread::scope::leave_any(b);
+    assert!(!is_in(b));
+    thread::scope::leave_any(b);
+    // SAFETY: nobody uses the heap any more.
+    assert!(unsafe { b.delete() });
+}
+
 /// A scope gets some blocks at a time, no more than the limit allows, and leaves none behind.
 #[test]
 fn a_scope_takes_blocks_within_the_limit() {

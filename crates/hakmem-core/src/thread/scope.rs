@@ -2,7 +2,8 @@
 //! (`program::scope`).
 //!
 //! Rules
-//! 1. Scopes end in the reverse order. `leave` refuses any other.
+//! 1. Scopes end in the reverse order. `leave` refuses any other. `leave_any` is for Rust's guards:
+//!    two coroutines of a thread may end theirs in the order in which they began.
 //! 2. A thread that has put its heap back enters no scope. Its last destructors may borrow a heap
 //!    for a call, and that would lose the scope.
 //! 3. A thread that ends in a scope leaves it first.
@@ -31,6 +32,25 @@ pub fn leave(heap: &'static ProgramHeap) -> bool {
     }
     leave_one(scope);
     true
+}
+
+/// Leaves the scope of the heap that the thread entered last. It stays in those of other heaps that
+/// it entered since. O(scopes).
+pub fn leave_any(heap: &'static ProgramHeap) {
+    if leave(heap) {
+        return;
+    }
+    let mut inner = tls::state_in_scope().err();
+    while let Some(within) = inner {
+        inner = within.outer_scope();
+        if let Some(scope) = inner
+            && core::ptr::eq(scope.heap(), heap)
+        {
+            // In one step: what interrupts the thread finds it in this scope, or outside of it.
+            within.outer.set(scope.outer.get());
+            return heap.leave(scope);
+        }
+    }
 }
 
 /// How many scopes of the heap the thread is in.

@@ -164,6 +164,18 @@ static void handlers() {
     auto largest = std::align_val_t{std::size_t{1} << 63};
     sink = ::operator new(16, largest, std::nothrow);
     CHECK("handler_loop_at_the_largest_alignment", !sink && calls == 3);
+    std::set_new_handler(nullptr);
+    for (std::size_t align : {0, 3, 24, 5000}) {
+        auto odd = std::align_val_t{align};
+        bool thrown = false;
+        try {
+            sink = ::operator new(16, odd);
+        } catch (const std::bad_alloc &) {
+            thrown = true;
+        }
+        CHECK("no_power_of_two_throws", thrown);
+        CHECK("no_power_of_two_is_null", !::operator new(16, odd, std::nothrow));
+    }
     calls = 0;
     std::set_new_handler(jumps_out);
     if (setjmp(out) == 0)

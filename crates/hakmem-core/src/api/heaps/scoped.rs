@@ -12,7 +12,7 @@ pub(super) struct Entered(pub(super) &'static ProgramHeap);
 
 impl Drop for Entered {
     fn drop(&mut self) {
-        scope::leave(self.0);
+        scope::leave_any(self.0);
         if self.0.take_released() {
             purge::tick();
         }
