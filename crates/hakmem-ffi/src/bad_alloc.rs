@@ -16,7 +16,7 @@ mod arch;
 mod handler_loop;
 mod personality;
 
-pub use handler_loop::{chosen_or_null, new_or_null, new_or_throw};
+pub use handler_loop::{chosen_or_null, new_or_null, new_or_throw, throw};
 
 use crate::{aligned, out};
 use core::ffi::{CStr, c_char, c_void};

@@ -80,7 +80,12 @@ unsafe extern "C-unwind" fn new_aligned<const ARRAY: bool>(
     if p.is_null() {
         // SAFETY: the caller is C++ and can take an exception. No local here has a destructor that
         // an exception would skip.
-        return unsafe { bad_alloc::new_or_throw(size, kind(align, ARRAY)) };
+        return unsafe {
+            match align.is_power_of_two() {
+                true => bad_alloc::new_or_throw(size, kind(align, ARRAY)),
+                false => bad_alloc::throw(),
+            }
+        };
     }
     p
 }
@@ -91,7 +96,7 @@ unsafe extern "C-unwind" fn new_aligned_nothrow<const ARRAY: bool>(
     align: usize,
 ) -> *mut c_void {
     let p = aligned::allocate_new(align, size, ARRAY);
-    if p.is_null() {
+    if p.is_null() && align.is_power_of_two() {
         // SAFETY: the caller is C++ and can take a forced unwind. No local here has a destructor
         // that it would skip.
         return unsafe { bad_alloc::new_or_null(size, kind(align, ARRAY)) };

@@ -24,7 +24,7 @@ pub fn library(given: Option<&Path>) -> Finding {
                 SUBJECT,
                 "none",
                 format!("hakmem run cannot work: {why}."),
-                "Put libhakmem.so beside hakmem, in ../lib or ../lib/hakmem, or name it by --lib PATH.",
+                "Put libhakmem.so beside hakmem, or in ../lib, or name it by --lib PATH.",
             );
         }
     };

@@ -8,10 +8,11 @@
 //! - a list that does not add up when its owner changes. This finds blocks that were freed twice,
 //!   and links that were overwritten after a free.
 
-use crate::backend::arena::{SEGMENT, SLOT};
+use crate::backend::arena::{self, SEGMENT, SLOT};
 use crate::backend::page::{self, Block, Kind, Meta, glance};
 use crate::base::size_class;
 use crate::base::sync::Ordering::Relaxed;
+use crate::harden::to_tell::Written;
 use crate::harden::{self, tag, wipe};
 use crate::os::{self, detail, report};
 use crate::policy::{self, OnError};
@@ -49,32 +50,51 @@ pub fn written_before(p: *mut u8, what: Arguments<'_>) {
 #[inline(never)]
 pub unsafe fn overwritten(p: *mut u8, room: usize, from: usize) {
     // SAFETY: the caller has the block, which has `room` bytes.
-    let offset = unsafe { wipe::written(p, from, room) }.unwrap_or(room - tag::BYTES);
-    written_before(
-        p,
-        format_args!("write after free at offset {offset} of {p:p}, a block of {room} bytes"),
-    );
+    let offset = unsafe { first_written(p, room, from) };
+    tell_written(Written { block: p, room, offset });
     // SAFETY: the caller has the block, which has `room` bytes.
     unsafe { wipe::wipe(p, room) };
 }
 
-/// In the hardened build: looks for writes to the blocks of an ended page, which will be wiped
-/// before they are used again.
+/// The offset of the first byte of a free block, from `from` on, that is not as it was.
+///
+/// # Safety
+/// The caller has the block, which has `room` bytes.
+#[cold]
+unsafe fn first_written(p: *mut u8, room: usize, from: usize) -> usize {
+    // Where free blocks are not wiped, only the tag says so.
+    let is_wiped = harden::has::CHECK && !harden::is_low();
+    // SAFETY: the caller has the block, which has `room` bytes.
+    let written = is_wiped.then(|| unsafe { wipe::written(p, from, room) });
+    written.flatten().unwrap_or(room - tag::BYTES)
+}
+
+/// Reports a write after a free.
+#[cold]
+#[inline(never)]
+pub fn tell_written(Written { block, room, offset }: Written) {
+    written_before(
+        block,
+        format_args!("write after free at offset {offset} of {block:p}, a block of {room} bytes"),
+    );
+}
+
+/// In the hardened build: the first block of an ended page that somebody wrote to. The page will be
+/// wiped before it is used again. O(bytes of the page).
 ///
 /// # Safety
 /// The page is empty and closed, nobody has used its memory since, and its slot is the caller's.
-pub unsafe fn ended(page: &Meta) {
+pub unsafe fn written_in(page: &Meta) -> Option<Written> {
     let (room, count) = (page.block_size.get() as usize, page.carved.get() as usize);
     if !harden::ON || !harden::has_all(page.start(), room * count) {
-        return;
+        return None;
     }
-    for p in (0..count).map(|i| page.start().wrapping_add(i * room)) {
-        // SAFETY: the block was carved and is free, so it is as its free or its carving left it.
-        unsafe {
-            if !harden::is_as_it_was(p, room) {
-                overwritten(p, room, 8);
-            }
-        }
+    let mut blocks = (0..count).map(|i| page.start().wrapping_add(i * room));
+    // SAFETY: each of these blocks was carved and is free. So it is as its free or its carving left
+    // it, and nobody else uses it.
+    unsafe {
+        let block = blocks.find(|&p| !harden::is_as_it_was(p, room))?;
+        Some(Written { block, room, offset: first_written(block, room, 8) })
     }
 }
 
@@ -141,7 +161,8 @@ fn fatal(p: *mut u8, what: Arguments<'_>) -> ! {
 /// own metadata does not say so, that of the first. O(slots in front of it).
 #[cold]
 fn telling(meta: &Meta) -> &Meta {
-    if !meta.is(Kind::Free) {
+    // The metadata of a tail, which another thread may give up, says nothing.
+    if !meta.is(Kind::Free) || !arena::is_for_ever(meta.start().addr()) {
         return meta;
     }
     let (arena, slot) = meta.slot_in_arena();
@@ -149,8 +170,9 @@ fn telling(meta: &Meta) -> &Meta {
     let in_segment = (0..slot % SLOTS).rev().map(|slot_before| slot - slot % SLOTS + slot_before);
     let before = (0..slot / SLOTS).rev().map(|segment| segment * SLOTS);
     for first in in_segment.chain(before) {
-        // SAFETY: the slot lies in the arena in front of one in use, so its metadata is readable
-        // for ever (`arena` rule 4). All fields are cells or atomics.
+        // SAFETY: the slot lies in front of one whose metadata is readable for ever, in the same
+        // arena, and groups come into use in their order: so its own is, too (`arena` rule 4). All
+        // fields are cells or atomics.
         let head = unsafe { &*arena.meta(first).cast::<Meta>() };
         let span = head.span.load(Relaxed) as usize;
         let slots = match head.kind() {

@@ -12,13 +12,14 @@ use crate::base::size_class::SMALL_MAX;
 use crate::harden::ON;
 use crate::harden::key::{mask, spread};
 
-/// The word that is the mark. A batch of remote frees uses the two in front of it.
+/// The word that is the mark. A batch of remote frees uses it as its seal, and clears it.
 const WORD: usize = 2;
 
-/// The mark of the block at `p`: not the number that its tag has.
+/// The mark of the block at `p`: not the number that its tag has, nor the word of a link there, so
+/// that no copy of them is a mark.
 #[inline(always)]
 fn of(p: *mut u8) -> usize {
-    spread(mask(p.addr()))
+    spread(spread(mask(p.addr())))
 }
 
 /// Marks the block at `p`, if blocks of `room` bytes have marks.
@@ -61,6 +62,7 @@ mod tests {
         let mut memory = vec![0_u64; 2 * SMALL_MAX / 8];
         let p = memory.as_mut_ptr().cast::<u8>();
         crate::harden::key::draw();
+        assert_ne!(of(p), crate::harden::key::encoded(p.addr(), 0));
         // SAFETY: the test's memory.
         unsafe {
             assert!(!take(p), "zero is none");

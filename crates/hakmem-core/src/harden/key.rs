@@ -18,9 +18,9 @@ pub fn draw() {
     if ON && KEY[1].load(Relaxed) == 0 {
         let [a, b] = os::random();
         KEY[0].store(a, Relaxed);
-        // Odd: to multiply by it loses nothing.
-        KEY[1].store(b | 1, Relaxed);
         KEY[2].store(inverse(b | 1), Relaxed);
+        // Odd: to multiply by it loses nothing. Last, as it says that all are drawn.
+        KEY[1].store(b | 1, Relaxed);
     }
 }
 
@@ -49,8 +49,8 @@ pub fn spread(number: usize) -> usize {
     number.wrapping_mul(KEY[1].load(Relaxed))
 }
 
-/// A number that depends on both, and on the secret. No known changes of the two keep it: that takes
-/// the square of the secret number.
+/// A number that depends on both, and on the secret. Known changes of the two below their bit 61 do
+/// not keep it: that takes the square of the secret number.
 #[inline(always)]
 pub fn spread_both(a: usize, b: usize) -> usize {
     spread(b).wrapping_add(a.wrapping_mul(KEY[2].load(Relaxed)))
@@ -74,7 +74,7 @@ pub fn decoded(at: usize, word: usize) -> usize {
 }
 
 /// True if a list may lead from the block at `at` to the one at `to`: both are in one segment, and
-/// multiples of 16. A broken link passes with a probability of 2⁻⁴⁷.
+/// multiples of 16. A broken link passes with a probability of 2⁻⁴³ or less.
 #[inline(always)]
 pub fn is_near(at: usize, to: usize) -> bool {
     const DIFFERENT: usize = !((2 << 20) - 1) | 15;

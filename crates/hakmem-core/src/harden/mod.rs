@@ -31,6 +31,7 @@ pub mod fresh;
 pub mod key;
 pub mod quarantine;
 pub mod tag;
+pub mod to_tell;
 pub mod wipe;
 
 /// True in the child of a fork.

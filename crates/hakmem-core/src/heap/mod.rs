@@ -54,6 +54,7 @@ use crate::base::size_class::{CLASSES, FIRST_LONG};
 use crate::base::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering::Relaxed};
 use crate::harden::fence::Pace;
 use crate::harden::quarantine::Quarantine;
+use crate::harden::to_tell::ToTell;
 use crate::heap::free::remote::{Open, Outgoing};
 use crate::heap::reclaim::sleeping::Seen;
 use crate::large::{self, huge};
@@ -105,6 +106,8 @@ pub struct Heap {
     dice: Cell<u32>,
     /// Blocks of the hardened build that wait.
     pub quarantine: Quarantine,
+    /// A write after a free that is to be reported.
+    to_tell: ToTell,
     /// How often its thread asks for the tick of the clock before it fences a block.
     pub pace: Pace,
     /// The change of the live bytes that the process's total does not have yet, and the highest

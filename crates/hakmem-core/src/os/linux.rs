@@ -51,9 +51,6 @@ pub fn unreserve(at: usize, len: usize) -> bool {
 /// Makes a reserved range readable and writable. It counts against the commit limit from now on.
 #[unsafe(link_section = ".text.hot.hakmem")]
 pub fn commit(at: usize, len: usize) -> bool {
-    if !may_have(len) {
-        return false;
-    }
     succeeded(counted(Kind::Mprotect, || syscall(libc::SYS_mprotect, [at, len, PROT_RW, 0, 0, 0])))
 }
 
@@ -71,8 +68,8 @@ fn would_map(len: usize) -> bool {
     let map = || syscall(libc::SYS_mmap, [0, len, PROT_RW, flags, usize::MAX, 0]);
     match usize::try_from(counted(Kind::Mmap, map)) {
         Ok(at) => unreserve(at, len),
-        // The reservation may have taken what the limit allows.
-        Err(_) => address_limit() != usize::MAX,
+        // The reservation may have taken what a limit on address space allows.
+        Err(_) => address_limit() != usize::MAX && len <= address_limit(),
     }
 }
 

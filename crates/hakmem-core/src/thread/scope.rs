@@ -35,7 +35,8 @@ pub fn leave(heap: &'static ProgramHeap) -> bool {
 }
 
 /// Leaves the scope of the heap that the thread entered last. It stays in those of other heaps that
-/// it entered since. O(scopes).
+/// it entered since. Nothing is done if it is in none: another thread entered the scope, and stays
+/// in it. O(scopes).
 pub fn leave_any(heap: &'static ProgramHeap) {
     if leave(heap) {
         return;

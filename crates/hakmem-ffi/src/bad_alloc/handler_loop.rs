@@ -44,6 +44,22 @@ pub unsafe extern "C-unwind" fn new_or_throw(size: usize, kind: usize) -> *mut c
     )
 }
 
+/// Throws at once: no handler can help.
+///
+/// # Safety
+/// As [`new_or_throw`].
+#[cold]
+#[unsafe(naked)]
+pub unsafe extern "C-unwind" fn throw() -> *mut c_void {
+    naked_asm!(
+        ".cfi_startproc",
+        arch::enter!(),
+        arch::throw!(),
+        ".cfi_endproc",
+        thrower = sym thrower,
+    )
+}
+
 /// The failure path of the nothrow forms.
 ///
 /// # Safety

@@ -164,7 +164,7 @@ static void handlers() {
     auto largest = std::align_val_t{std::size_t{1} << 63};
     sink = ::operator new(16, largest, std::nothrow);
     CHECK("handler_loop_at_the_largest_alignment", !sink && calls == 3);
-    std::set_new_handler(nullptr);
+    calls = 0;
     for (std::size_t align : {0, 3, 24, 5000}) {
         auto odd = std::align_val_t{align};
         bool thrown = false;
@@ -176,6 +176,7 @@ static void handlers() {
         CHECK("no_power_of_two_throws", thrown);
         CHECK("no_power_of_two_is_null", !::operator new(16, odd, std::nothrow));
     }
+    CHECK("no_handler_for_no_power_of_two", calls == 0);
     calls = 0;
     std::set_new_handler(jumps_out);
     if (setjmp(out) == 0)

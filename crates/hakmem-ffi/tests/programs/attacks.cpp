@@ -117,9 +117,9 @@ static void list_turned() {
         uintptr_t word;
         memcpy(&word, victim, sizeof word);
         write_word(victim, 0, word ^ ((at ^ other) >> 16 << 16));
-        break;
+        return go_on();
     }
-    go_on();
+    exit(8); /* No such block. */
 }
 
 /* Another thread frees blocks of this one, which changes them before they come back. */

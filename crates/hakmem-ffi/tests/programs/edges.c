@@ -8,7 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
+#include <stdio.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -83,6 +85,12 @@ static int in_front(void) {
 
 /* What the system refuses to a program that maps it, malloc, calloc and realloc refuse, too. */
 static int too_large(void) {
+    struct rlimit limit;
+    int mode = -1;
+    FILE *file = fopen("/proc/sys/vm/overcommit_memory", "r");
+    MUST(file != NULL && fscanf(file, "%d", &mode) == 1 && fclose(file) == 0);
+    MUST(getrlimit(RLIMIT_AS, &limit) == 0);
+    if (mode != 0 || limit.rlim_cur != RLIM_INFINITY) return 3;
     for (size_t size = (size_t)1 << 33; size <= (size_t)1 << 43; size *= 2) {
         void *map = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         MUST(map == MAP_FAILED || munmap(map, size) == 0);

@@ -76,6 +76,9 @@ fn a_block_of_many_gib_shrinks() {
         // SAFETY: each block is live until it is reallocated or freed.
         unsafe {
             let p = c::malloc(5 * GIB);
+            if p.is_null() {
+                return; // The machine has less.
+            }
             p.write(7);
             let p = c::realloc(p, GIB / 2);
             assert_eq!((c::usable_size(p), p.read()), (GIB / 2, 7));
@@ -145,10 +148,10 @@ fn a_write_after_a_free_shows_when_no_block_waits_any_more() {
     }
 }
 
-/// Pages whose blocks are all free leave their queue. A write to such a block shows when a page is
-/// used again, also for blocks of another size.
+/// Pages whose blocks are all free leave their queue. A write to such a block shows when the heap
+/// has cached the page and uses it again, also for blocks of another size.
 #[test]
-fn a_write_after_a_free_shows_when_its_page_is_used_again() {
+fn a_write_after_a_free_shows_when_a_cached_page_is_used_again() {
     for (size, next, written) in
         [(3000, 3000, true), (3000, 100, true), (600, 1000, true), (3000, 3000, false)]
     {

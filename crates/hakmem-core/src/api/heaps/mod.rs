@@ -332,7 +332,8 @@ impl Heap {
     /// hakmem serves them: `Box::new`, `vec!`, and in a program on the C library also malloc.
     /// Blocks that are allocated so may outlive the scope and the heap. O(1) besides `f`.
     ///
-    /// In a scope within, the inner heap serves. A panic in `f` ends the scope. An allocation
+    /// In a scope within, the inner heap serves. A panic in `f` ends the scope; its message, and a
+    /// backtrace if `RUST_BACKTRACE` is set, are made in the scope. An allocation
     /// beyond the limit fails as when there is no memory: `Box::new` then ends the process,
     /// `try_reserve` returns an error. If there is no memory for the scope, or the thread is ending
     /// and has already given its heap back, `f` runs without it.

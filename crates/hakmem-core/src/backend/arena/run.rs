@@ -76,6 +76,11 @@ impl Arena {
     pub(super) fn commit(&self, first: usize, len: usize) -> bool {
         let end = first + len;
         let mut done = (first, first);
+        // Of all of it: the system would not see what is accessible already.
+        if !os::may_have(len * SEGMENT) {
+            REFUSED.store(true, Relaxed);
+            return false;
+        }
         loop {
             let (from, to) = {
                 let _held = LOCK.lock();

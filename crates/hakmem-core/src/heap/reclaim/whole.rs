@@ -101,10 +101,11 @@ impl Gathered {
             // one of the two chains, joins one that is there, or is sent on.
             batch = unsafe {
                 let next = RemoteBatch::next(batch);
-                if RemoteBatch::is_block(batch) && !is_short {
-                    this.add(batch);
-                } else {
+                if !RemoteBatch::is_block(batch) || is_short {
+                    RemoteBatch::page(batch); // It ends the process if `next` is no address.
                     this.rest.push(batch);
+                } else {
+                    this.add(batch);
                 }
                 next
             };
@@ -192,6 +193,7 @@ impl Gathered {
             // SAFETY: the chain has batches of this thread.
             batch = unsafe {
                 let next = RemoteBatch::next(batch);
+                RemoteBatch::page(batch);
                 self.rest.push(batch);
                 next
             };

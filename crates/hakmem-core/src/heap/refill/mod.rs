@@ -57,7 +57,7 @@ impl Heap {
         if class >= FIRST_LONG {
             self.lengthen_list(class);
         }
-        self.busy(|| {
+        let found = self.busy(|| {
             self.receive_remote_frees();
             match self.queue[class].first() {
                 Some(page) if !page.list.free.get().is_null() => {
@@ -66,7 +66,11 @@ impl Heap {
                 }
                 _ => self.refill_from_another_page(class),
             }
-        })
+        });
+        if let Some(written) = self.to_tell.take() {
+            check::tell_written(written);
+        }
+        found
     }
 
     /// Refills when the current page's list is empty. It tries, in this order: fresh blocks and
@@ -377,7 +381,9 @@ impl Heap {
         let (page, zero) = if let Some(page) = cached {
             self.cached_len.set(self.cached_len.get() - 1);
             // SAFETY: the heap closed the page when it cached it, and has its slot.
-            unsafe { check::ended(page) };
+            if let Some(written) = unsafe { check::written_in(page) } {
+                self.to_tell.note(written);
+            }
             self.counts.note(class, HeapEvent::Reuses, 1);
             (page, false)
         } else {

@@ -113,10 +113,6 @@ pub fn alloc(n: usize, align: usize, written: bool, node: usize) -> Option<(&'st
         Ok(entry) => (entry, false),
         Err(segments) => {
             cached = segments;
-            // The system would not see all of a block that begins with a cached run.
-            if !os::may_have(len * SEGMENT) {
-                return None;
-            }
             let (run, told, zero) = if cached > 0
                 && written
                 && let Some((run, told)) = extend_cached(n, len, align, node)
