@@ -78,7 +78,7 @@ pub const NAMED: [(&str, fn(), &str); 17] = [
     (
         "a later slot of a large block",
         || free(take(3 * SLOT).wrapping_add(SLOT)),
-        NOTHING,
+        INSIDE_WHOLE,
     ),
     (
         "inside a huge block",
@@ -88,7 +88,7 @@ pub const NAMED: [(&str, fn(), &str); 17] = [
     (
         "a later segment of a huge block",
         || free(take(70 * SLOT).wrapping_add(32 * SLOT)),
-        NOTHING,
+        INSIDE_WHOLE,
     ),
     (
         "the size inside a large block",
@@ -103,7 +103,7 @@ pub const NAMED: [(&str, fn(), &str); 17] = [
     (
         "the size of a huge block's later slot",
         || usable(take(40 * SLOT).wrapping_add(SLOT)),
-        NOTHING,
+        INSIDE_WHOLE,
     ),
     (
         "never handed out",
