@@ -117,14 +117,13 @@ impl List {
         (self.most.glance() - self.until_slow.glance()).max(0) as u32
     }
 
-    /// A block was taken off a heap's list. True: it was a freed one, and this counted up.
+    /// A block was taken off a heap's list. True: it was a freed one, and this counted up. Without
+    /// a branch, as the answer cannot be foretold.
     #[inline(always)]
     pub fn count_taken(&self) -> bool {
         let until_slow = self.until_slow.get();
         let was_freed = until_slow < self.most.get();
-        if was_freed {
-            self.until_slow.set(until_slow + 1);
-        }
+        self.until_slow.set(until_slow + i32::from(was_freed));
         was_freed
     }
 

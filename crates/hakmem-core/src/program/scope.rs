@@ -21,7 +21,7 @@ use super::{Locked, ProgramHeap, Refusal, registry};
 use crate::backend::check;
 use crate::backend::owner::{Front, HEAP_SHIFT, PLACE16};
 use crate::backend::page::Block;
-use crate::base::size_class::{CLASSES, SIZES};
+use crate::base::size_class::{CLASSES, FIRST_LONG, SIZES};
 use crate::base::sync::Ordering::Relaxed;
 use crate::proto::inbox::Link;
 use core::cell::Cell;
@@ -31,6 +31,8 @@ use core::ptr::{NonNull, null_mut};
 pub const OFFSET: usize = 512;
 /// Bytes and blocks that a scope gets at a time.
 const AT_ONCE: (u64, u64) = (2048, 32);
+// So a block above `SMALL_MAX` comes alone, and its list stays empty.
+const _: () = assert!(AT_ONCE.0 / (SIZES[FIRST_LONG] as u64) <= 1);
 
 /// A scope that a thread is in, or a spare one.
 #[repr(C)]

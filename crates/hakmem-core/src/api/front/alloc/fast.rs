@@ -18,6 +18,7 @@ use crate::heap::Heap;
 use crate::proto::inbox::Link;
 use crate::proto::take_away;
 use crate::{guard, profile, thread};
+use core::hint::select_unpredictable;
 
 /// Allocates a block for `n` bytes, aligned to 16. Returns null with errno ENOMEM if there is no
 /// memory. O(1).
@@ -160,19 +161,20 @@ fn pop_checked(class: usize) -> Option<*mut u8> {
             return None;
         }
         let next = Block::next(block);
-        // These lists are short. A fetch of address 0 walks the page tables each time, as the
-        // processor keeps no translation of a page that is not there.
-        if !next.is_null() {
-            if check::CHECKED && !check::is_plain_link(next) {
-                return None;
-            }
-            prefetch(next);
+        // These lists are short, so no processor foretells whether the block is the last one, nor
+        // whether it is a freed one: neither is a branch. A fetch of address 0 walks the page
+        // tables each time, as the processor keeps no translation of a page that is not there.
+        let near = select_unpredictable(next.is_null(), block, next);
+        if check::CHECKED && !check::is_plain_link(near) {
+            return None;
         }
+        prefetch(near);
         take_away::pop(|| list.free.set(next));
-        if list.count_taken() {
-            // Frees go to the lists of heaps alone, and a heap begins with its front.
-            (*front.cast::<Heap>()).counts.reused.get_unchecked(class - FIRST_LONG).add(1);
-        }
+        let was_freed = list.count_taken();
+        // The front of a scope has no such block (`program::scope`), and a heap begins with its
+        // front.
+        let reused = (*front.cast::<Heap>()).counts.reused.get_unchecked(class - FIRST_LONG);
+        reused.add(was_freed.into());
         Some(block.cast())
     }
 }
