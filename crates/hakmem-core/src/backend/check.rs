@@ -128,6 +128,7 @@ fn inside_page(p: *mut u8, slot: &Meta, details: impl FnOnce()) -> ! {
     say_inside(p, slot, |what| os::fatal_about(what, details))
 }
 
+/// Gives `say` the line of a pointer into a page that is no block's start.
 #[cold]
 fn say_inside<R>(p: *mut u8, slot: &Meta, say: impl FnOnce(Arguments<'_>) -> R) -> R {
     say(format_args!(
@@ -167,9 +168,9 @@ fn telling(meta: &Meta) -> &Meta {
     }
     let (arena, slot) = meta.slot_in_arena();
     // In a segment with a huge block the first slot alone says so.
-    let in_segment = (0..slot % SLOTS).rev().map(|slot_before| slot - slot % SLOTS + slot_before);
-    let before = (0..slot / SLOTS).rev().map(|segment| segment * SLOTS);
-    for first in in_segment.chain(before) {
+    let segment = slot / SLOTS;
+    let before = (0..segment).rev().map(|segment| segment * SLOTS);
+    for first in (segment * SLOTS..slot).rev().chain(before) {
         // SAFETY: the slot lies in front of one whose metadata is readable for ever, in the same
         // arena, and groups come into use in their order: so its own is, too (`arena` rule 4). All
         // fields are cells or atomics.

@@ -118,7 +118,7 @@ impl List {
     }
 
     /// A block was taken off a heap's list. True: it was a freed one, and this counted up. Without
-    /// a branch, as the answer cannot be foretold.
+    /// a branch, as no processor can predict the answer.
     #[inline(always)]
     pub fn count_taken(&self) -> bool {
         let until_slow = self.until_slow.get();

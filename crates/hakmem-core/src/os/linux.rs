@@ -61,6 +61,7 @@ pub fn may_have(len: usize) -> bool {
     len <= PHYSICAL.load(Relaxed) || would_map(len)
 }
 
+/// True if the system maps so many bytes for the process. It gives them back at once.
 #[cold]
 #[inline(never)]
 fn would_map(len: usize) -> bool {
@@ -69,7 +70,7 @@ fn would_map(len: usize) -> bool {
     match usize::try_from(counted(Kind::Mmap, map)) {
         Ok(at) => unreserve(at, len),
         // The reservation may have taken what a limit on address space allows.
-        Err(_) => address_limit() != usize::MAX && len <= address_limit(),
+        Err(_) => (len..usize::MAX).contains(&address_limit()),
     }
 }
 

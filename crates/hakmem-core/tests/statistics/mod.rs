@@ -85,8 +85,8 @@ fn totals_are_exact_once_threads_have_ended() {
             ),
             (sum.allocations, sum.frees)
         );
-        // By class, only what has reached its owner counts. A pass of the scavenger may have an
-        // inbox in hand for a moment, and trim leaves that to it.
+        // By class, only what has reached its owner counts. A pass of the scavenger may have
+        // what was in an inbox for a moment.
         let mut tries = (0..1000).map(|_| {
             c::trim();
             thread::yield_now();

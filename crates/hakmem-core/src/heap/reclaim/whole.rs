@@ -193,7 +193,7 @@ impl Gathered {
             // SAFETY: the chain has batches of this thread.
             batch = unsafe {
                 let next = RemoteBatch::next(batch);
-                RemoteBatch::page(batch);
+                RemoteBatch::page(batch); // It ends the process if `next` is no address.
                 self.rest.push(batch);
                 next
             };

@@ -161,7 +161,7 @@ fn pop_checked(class: usize) -> Option<*mut u8> {
             return None;
         }
         let next = Block::next(block);
-        // These lists are short, so no processor foretells whether the block is the last one, nor
+        // These lists are short, so no processor predicts whether the block is the last one, nor
         // whether it is a freed one: neither is a branch. A fetch of address 0 walks the page
         // tables each time, as the processor keeps no translation of a page that is not there.
         let near = select_unpredictable(next.is_null(), block, next);
