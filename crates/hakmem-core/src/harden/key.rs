@@ -117,12 +117,12 @@ mod tests {
         draw();
         let [at, to, target] = BLOCKS;
         let word = encoded(at, to);
-        for changed in [word ^ to ^ target, word.wrapping_add(target - to), word ^ 1 << 63] {
+        for changed in [word ^ to ^ target, word.wrapping_add(target - to), word ^ (1 << 63)] {
             assert!(!is_near(at, decoded(at, changed)), "{changed:x}");
         }
-        let each_bit = (0..usize::BITS).map(|bit| word ^ 1 << bit);
-        let each_byte =
-            (0..8).flat_map(|i| (0..=255).map(move |byte| word & !(0xff << 8 * i) | byte << 8 * i));
+        let each_bit = (0..usize::BITS).map(|bit| word ^ (1 << bit));
+        let each_byte = (0..8)
+            .flat_map(|i| (0..=255).map(move |byte| word & !(0xff << (8 * i)) | byte << (8 * i)));
         for changed in each_bit.chain(each_byte).filter(|&changed| changed != word) {
             assert!(!is_near(at, decoded(at, changed)), "{changed:x}");
         }
