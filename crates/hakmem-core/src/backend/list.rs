@@ -112,7 +112,23 @@ impl List {
         }
     }
 
-    /// The freed blocks on a heap's list. For any thread: a number that the list had.
+    /// For a heap's list of small blocks in the child of a fork, which counts none of the frees
+    /// before it.
+    pub fn forget_kept(&self) {
+        self.until_slow.set(self.most.get());
+    }
+
+    /// A heap's list of small blocks takes `room` frees from now on.
+    #[inline(always)]
+    pub fn renew(&self, room: i32) {
+        // In this order another thread seldom reads frees that there were not.
+        self.most.set(0);
+        self.until_slow.set(room);
+        self.most.set(room);
+    }
+
+    /// The freed blocks on a heap's list; of small blocks the frees since the countdown began. For
+    /// any thread: a number that the list had.
     pub fn kept(&self) -> u32 {
         (self.most.glance() - self.until_slow.glance()).max(0) as u32
     }

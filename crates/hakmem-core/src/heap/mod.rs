@@ -72,6 +72,8 @@ pub struct Heap {
     /// The lists that the fast path reads, and the inbox.
     pub owner: Owner,
     queue: [PageQueue; CLASSES],
+    /// For each class up to `SMALL_MAX`, the page that the heap's list is of (`free::current`).
+    current: [Cell<*const Meta>; FIRST_LONG],
     cached: PageQueue,
     cached_len: Cell<u32>,
     /// The amount of blocks that the heap got from shared pages: see `share`.
@@ -205,7 +207,9 @@ impl Heap {
 
     /// Resets the counters, in the child of a fork.
     pub fn reset_counts(&self) {
-        self.owner.front.lists.iter().for_each(List::mend_countdown);
+        let (small, long) = self.owner.front.lists.split_at(FIRST_LONG);
+        small.iter().for_each(List::forget_kept);
+        long.iter().for_each(List::mend_countdown);
         // SAFETY: the child has one thread, so no thread changes the list. A wrong link ends the
         // walk: see `listed_within`.
         let listed = |class| unsafe { self.listed(class) };

@@ -349,3 +349,90 @@ fn a_countdown_that_a_fork_found_at_its_end_goes_on() {
         assert_eq!(mine.owner.front.lists[0].until_slow.get(), 0, "frees do not go there");
     });
 }
+
+/// Frees of the page that the heap's list is of go to that list, those of other pages do not. The
+/// counters see each.
+#[test]
+#[cfg_attr(feature = "hardened", ignore = "there all go to their page")]
+fn what_was_freed_last_of_the_current_page_comes_first() {
+    const SIZE: usize = 64;
+    let class = size_class::of16(SIZE);
+    in_child(|| {
+        let mine = own();
+        mine.collect();
+        // More than a page has. The last ones are of the current page.
+        let blocks: Vec<_> = (0..1500).map(|_| take(SIZE)).collect();
+        // SAFETY: the child has one thread.
+        let listed = || unsafe { mine.listed(class) };
+        let allocated = || {
+            let counted = u64::from(mine.counts.recent(class, counts::HeapEvent::Listed));
+            counted + mine.shared().freed_to_list(class) - listed()
+        };
+        let (first, last, before) = (blocks[0], blocks[1499], allocated());
+        free(first);
+        free(last);
+        assert_eq!(take(SIZE), last);
+        assert_ne!(take(SIZE), first, "of another page");
+        for round in 0..1000 {
+            free(last);
+            assert_eq!(take(SIZE), last, "{round}");
+        }
+        assert_eq!(allocated() - before, 1002);
+        assert!(goes_well_in_child(|| {
+            assert_eq!(allocated(), 0);
+            free(last);
+            assert_eq!((take(SIZE), allocated()), (last, 1));
+        }));
+        // On another page the same frees go to that page.
+        let more: Vec<_> = (0..1500).map(|_| take(SIZE)).collect();
+        let left = listed();
+        free(last);
+        assert_eq!(listed(), left);
+        free(more[1499]);
+        assert_eq!(listed(), left + 1);
+    });
+}
+
+/// A look at the list finds what was freed twice, and what is no block. Each program ends.
+#[test]
+#[cfg_attr(feature = "hardened", ignore = "there frees find it")]
+fn a_look_at_the_current_list_finds_errors() {
+    const SIZE: usize = 64;
+    let class = size_class::of16(SIZE);
+    let ends = |wrong: fn(&[*mut u8])| {
+        !goes_well_in_child(|| {
+            let blocks: Vec<_> = (0..500).map(|_| take(SIZE)).collect();
+            wrong(&blocks);
+            own().current_over(class);
+        })
+    };
+    assert!(!ends(|blocks| blocks.iter().copied().for_each(free)));
+    assert!(ends(|blocks| [0, 1, 0].into_iter().for_each(|i| free(blocks[i]))));
+    assert!(ends(|blocks| free(blocks[0].wrapping_add(16))));
+    assert!(ends(|blocks| {
+        free(blocks[0]);
+        // SAFETY: the block's memory is accessible; the test writes a wrong link.
+        unsafe { blocks[0].cast::<usize>().write(own() as *const Heap as usize) };
+    }));
+}
+
+/// A page that is current no more gets its frees itself, also if its blocks come from a shared page
+/// or after the heap gave its list back.
+#[test]
+#[cfg_attr(feature = "hardened", ignore = "there all go to their page")]
+fn a_heap_that_leaves_a_page_says_so() {
+    const SIZE: usize = 64;
+    let class = size_class::of16(SIZE);
+    in_child(|| {
+        let mine = own();
+        let block = take(SIZE);
+        let page = page::lookup(block).unwrap().head();
+        let list = core::ptr::from_ref(&mine.owner.front.lists[class]).cast_mut();
+        assert_eq!(page.frees_to.get(), list);
+        mine.busy(|| mine.leave_current(class));
+        assert!(core::ptr::eq(page.frees_to.get(), &raw const page.list));
+        let left = page.listed();
+        free(block);
+        assert_eq!((page.listed(), mine.shared().freed_to_list(class)), (left + 1, 0));
+    });
+}

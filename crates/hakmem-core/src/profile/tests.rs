@@ -3,6 +3,7 @@
 extern crate std;
 use super::*;
 use crate::base::usage;
+use crate::guard;
 use crate::testing::alone;
 use crate::testing::in_child;
 use std::vec::Vec;
@@ -337,5 +338,48 @@ fn samples_that_there_is_no_memory_for_are_lost() {
         }
         // SAFETY: sets the limit to its former value.
         assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_AS, &usual) }, 0);
+    });
+}
+
+/// A block that comes back at once is as likely to be a sample as any other: the profile, and the
+/// guards. So it is if the list ends before it took all the frees that it had room for.
+#[test]
+#[cfg_attr(feature = "hardened", ignore = "it has no guards, and frees go to the page")]
+fn blocks_that_come_back_at_once_are_sampled() {
+    const SIZE: u64 = 64;
+    let is_near = |count: u64, expected: u64| {
+        assert!((expected * 9 / 10..expected * 11 / 10).contains(&count), "{count} for {expected}")
+    };
+    // Of three blocks two are freed at once, or all of one. The result: how many had guards.
+    let guarded = |blocks: u64, keeps: u64| {
+        let round = |_| {
+            let taken: Vec<_> = (0..blocks).map(|_| take(SIZE as usize)).collect();
+            let guarded = taken.iter().filter(|&&p| guard::has(p)).count() as u64;
+            taken[keeps as usize..].iter().copied().for_each(free);
+            guarded
+        };
+        (0..300_000 / blocks).map(round).sum::<u64>()
+    };
+    in_child(|| {
+        assert_eq!(guarded(1, 0), 0, "both are off");
+        stop();
+        INTERVAL.store(0, Relaxed);
+        assert!(start(16 << 10));
+        for (blocks, keeps) in [(1, 0), (3, 1)] {
+            let of_class = || {
+                let of =
+                    |bucket: &table::Bucket| if bucket.size == SIZE { bucket.taken } else { 0 };
+                table::with_books(|books| books.buckets().map(|(b, _)| of(b)).sum::<u64>()).unwrap()
+            };
+            let before = of_class();
+            assert_eq!(guarded(blocks, keeps), 0);
+            is_near(of_class() - before, 300_000 * SIZE / (16 << 10));
+        }
+        crate::policy::GUARD_SAMPLE.set(50);
+        guard::start();
+        let before = taken();
+        is_near(guarded(1, 0), 300_000 / 50);
+        assert!(taken() > before, "the profile goes on");
+        crate::policy::GUARD_SAMPLE.set(0);
     });
 }

@@ -35,6 +35,7 @@ use crate::backend::list::List;
 use crate::backend::owner::Owner;
 use crate::backend::page::{self, Block, Kind, Meta, bounds};
 use crate::backend::{check, foreign};
+use crate::base::size_class::FIRST_LONG;
 use crate::heap::{Beyond, Heap};
 use crate::proto::inbox::Link;
 use crate::{guard, harden, thread};
@@ -140,7 +141,8 @@ unsafe fn is_own(page: *const Meta) -> bool {
 }
 
 /// Frees a block of a page that this thread's heap owns, onto the list that the page says: its own
-/// one, or for blocks above `SMALL_MAX` that of the heap. So no branch asks which of them it is: a
+/// one, or that of the heap for blocks above `SMALL_MAX` and for the page that the heap's list is
+/// of. So no branch asks which of them it is: a
 /// program that frees blocks of many sizes makes that hard to predict.
 ///
 /// # Safety
@@ -178,6 +180,13 @@ unsafe extern "C" fn countdown_over(list: *const List, page: *const Meta) {
     let page = unsafe { &*page }.listed_head();
     if !core::ptr::eq(list, &raw const page.list) {
         let Some(class) = heap.class_of_list(list) else { return };
+        if class < FIRST_LONG {
+            heap.current_over(class);
+            if heap.has_released() {
+                note_released(heap);
+            }
+            return;
+        }
         // Half of the list goes, so that the next frees find room: to pass on one block costs as
         // much as to pass on several of a page.
         // SAFETY: the list is of this thread's heap.

@@ -115,14 +115,14 @@ impl Heap {
     }
 
     /// The block behind `block` on the heap's list of `class`. Ends the process if no block starts
-    /// at `block`, or if that link leads to no place of a block. Frees put blocks above `SMALL_MAX`
-    /// there, and do not check them.
+    /// at `block`, or if that link leads to no place of a block. Frees put blocks there, and check
+    /// only that it is not the first one.
     ///
     /// # Safety
     /// `block` is on the heap's list of `class`, and the calling thread holds the heap.
     #[unsafe(link_section = ".text.hot.hakmem")]
     pub(in crate::heap) unsafe fn checked_next(class: usize, block: *mut Block) -> *mut Block {
-        if class >= FIRST_LISTED && !check::may_start(block, class as u8) {
+        if !check::may_start(block, class as u8) {
             match page::lookup(block.cast()) {
                 // The hardened build's frees check their pointers: it must be a link.
                 Some(slot) if !harden::ON => check::freed_before(block.cast(), slot),
@@ -132,6 +132,9 @@ impl Heap {
         // SAFETY: the block is on the heap's list, so its first word is a link.
         let next = unsafe { Block::next(block) };
         check::check_link(block, next);
+        if class < FIRST_LISTED && !check::is_link_to(class, next) {
+            check::corrupt(block.cast());
+        }
         next
     }
 
@@ -141,7 +144,17 @@ impl Heap {
         let list = &self.owner.front.lists[class].free;
         let block = NonNull::new(list.get())?;
         // SAFETY: the block is on the heap's list of the class.
-        let next = unsafe { Self::checked_next(class, block.as_ptr()) };
+        let next = unsafe {
+            // In the child of a fork, the list of another thread may be newer than a link in it.
+            if self.inherited.get()
+                && class < FIRST_LISTED
+                && !check::is_link_to(class, Block::next(block.as_ptr()))
+            {
+                null_mut()
+            } else {
+                Self::checked_next(class, block.as_ptr())
+            }
+        };
         take_away::pop(|| list.set(next));
         self.note_taken(class);
         Some(block)

@@ -1,6 +1,7 @@
 //! Frees: of blocks of the heap's own pages, merges of remote frees, and frees of threads without a
 //! heap.
 
+mod current;
 mod listed;
 pub(in crate::heap) mod remote;
 pub(in crate::heap) mod scattered;

@@ -59,6 +59,16 @@ impl Turns {
     pub(in crate::heap) fn renew(&self) {
         self.left.iter().filter(|turn| turn.get() > 0).for_each(|turn| turn.set(0));
     }
+
+    /// The count of blocks that came onto the list of `class` went from `before` to `after` by
+    /// frees of the heap's own blocks, which are no refill.
+    pub(super) fn follow(&self, class: usize, before: u32, after: u32) {
+        if let Some(listed) = self.listed.get(class)
+            && listed.get() == before
+        {
+            listed.set(after);
+        }
+    }
 }
 
 impl Heap {

@@ -21,6 +21,9 @@ impl Heap {
             if page.owner() == self.owner() {
                 self.unfull_or_empty(page);
             }
+            // A program whose blocks come and go on one page seldom refills. What waits would
+            // become much, and one call would merge all of it.
+            self.receive_remote_frees();
         });
     }
 

@@ -199,6 +199,7 @@ impl Heap {
             page.state.set(PageState::Queue);
             page.set_owner(self.owner());
         }
+        self.make_current(class, page);
         self.counts.note(class, HeapEvent::Listed, length as u32);
         let takes = self.counts.note(class, HeapEvent::Takes, 1);
         // SAFETY: the list was not empty. Its blocks are free and on no other list (`page` rule 4),
@@ -235,6 +236,12 @@ impl Heap {
     #[inline(always)]
     pub(in crate::heap) fn is_to_walk(&self, count: u32) -> bool {
         count % (2 * WALK_EVERY) == self.walked.get()
+    }
+
+    /// True as often as [`Heap::is_to_walk`], for a list without a number.
+    pub(in crate::heap) fn walks_now(&self) -> bool {
+        self.draw();
+        self.walked.get() == 0
     }
 
     /// Checks such a list to its end, and makes room in counters. The list has `length` blocks of
@@ -297,6 +304,7 @@ impl Heap {
         // SAFETY: the caller promises that the thread holds the heap, which owns the page.
         let (first, count) = unsafe { holes::fill(page)? };
         page.list.until_slow.set(page.list.until_slow.get() + count as i32);
+        self.make_current(class, page);
         // These blocks were freed before the purge of the hole. The counters see these frees only
         // now.
         self.counts.note(class, HeapEvent::Listed, count);
@@ -352,6 +360,7 @@ impl Heap {
         }
         page.carved.set(page.carved.get() + count);
         page.list.until_slow.set(page.list.until_slow.get() + count as i32);
+        self.make_current(class, page);
         self.owner.front.lists[class].free.set(list);
         self.counts.note(class, HeapEvent::Listed, count);
         self.counts.existing[class].add(i64::from(count));

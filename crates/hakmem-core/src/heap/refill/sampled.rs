@@ -4,7 +4,7 @@
 use crate::backend::arena::SLOT;
 use crate::backend::check;
 use crate::backend::page::{self, Block, Meta};
-use crate::base::size_class::{CLASSES, SIZES, span_of};
+use crate::base::size_class::{CLASSES, FIRST_LONG, SIZES, span_of};
 use crate::guard::{self, Owner, points};
 use crate::heap::counts::{HALF, HeapEvent};
 use crate::heap::{Found, Heap};
@@ -41,22 +41,51 @@ impl Heap {
     }
 
     /// The count of blocks that were put on the list by refills, or taken from it again after a
-    /// free. By it a sampler knows where it is. It uses the count modulo `WRAP`.
+    /// free. Of small blocks those count that may yet come onto the list by frees. By it a sampler
+    /// knows where it is. It uses the count modulo `WRAP`.
     #[inline(always)]
     fn handed(&self, class: usize) -> u32 {
-        self.counts.recent(class, HeapEvent::Listed).wrapping_add(self.counts.reused(class) as u32)
+        let list = &self.owner.front.lists[class];
+        let back =
+            if class < FIRST_LONG { list.most.get() as u64 } else { self.counts.reused(class) };
+        self.counts.recent(class, HeapEvent::Listed).wrapping_add(back as u32)
+    }
+
+    /// How many blocks of `class` come before the next sample; 0: that has to be asked.
+    pub(in crate::heap) fn blocks_to_sample(&self, class: usize) -> u32 {
+        if profile::run() | guard::every() == 0 {
+            return u32::MAX;
+        }
+        let (is_profiled, is_guarded) = (profile::is_on(), guard::is_at_work());
+        // SAFETY: the pointer is null or that of a sampler, which is never freed.
+        let sampler = unsafe { self.sampler.get().as_ref() };
+        let left = |sampler: &Sampler| {
+            let handed = self.handed(class);
+            let profiled = if is_profiled { sampler.left(class, handed) } else { u32::MAX };
+            let guarded = &sampler.guards;
+            let guarded = match is_guarded {
+                true if guarded.is_ahead(class, handed) => guarded.left(class, handed),
+                true => 0,
+                false => u32::MAX,
+            };
+            profiled.min(guarded)
+        };
+        if is_profiled || is_guarded { sampler.map_or(0, left) } else { u32::MAX }
     }
 
     /// [`Heap::refill`] while allocations are sampled.
     #[inline(never)]
     pub(in crate::heap) fn refill_sampled(&self, class: usize, request: usize) -> Option<Found> {
-        if guard::is_at_work() {
+        self.busy(|| self.count_back(class));
+        let found = if guard::is_at_work() {
             self.guard_or_cut(class, request)
         } else if profile::is_on() {
             self.refill_profiled(class)
         } else {
             self.refill_unsampled(class)
-        }
+        };
+        self.busy(|| self.limit_current(class));
+        found
     }
 
     /// Gives the block a guarded place if that is due now. Else cuts the new list before the next
@@ -238,7 +267,10 @@ impl Heap {
     pub fn may_take(&self, class: usize) -> bool {
         let (is_profiled, is_guarded) = (profile::is_on(), guard::is_at_work());
         // Neither: guards are on under a filter.
-        if self.owner.front.lists[class].kept() == 0 || !is_profiled && !is_guarded {
+        if class < FIRST_LONG
+            || self.owner.front.lists[class].kept() == 0
+            || !is_profiled && !is_guarded
+        {
             return true;
         }
         // SAFETY: the pointer is null or that of a sampler, which is never freed.

@@ -147,6 +147,7 @@ impl Heap {
                 rest = Block::next(share.first);
             }
         }
+        self.leave_current(class);
         self.owner.front.lists[class].free.set(rest);
         NonNull::new(share.first).map(|first| (first, share.carved && share.zero))
     }

@@ -17,7 +17,7 @@ use crate::base::size_class::{self, FIRST_LONG, MEDIUM_MAX, NOTHING, SMALL_MAX};
 use crate::heap::Heap;
 use crate::proto::inbox::Link;
 use crate::proto::take_away;
-use crate::{guard, profile, thread};
+use crate::{guard, harden, profile, thread};
 use core::hint::select_unpredictable;
 
 /// Allocates a block for `n` bytes, aligned to 16. Returns null with errno ENOMEM if there is no
@@ -94,7 +94,8 @@ pub(super) fn pop(class: usize) -> Option<*mut u8> {
     pop_at(class * PLACES)
 }
 
-/// Takes the first block of the thread's list at `place`, which `PLACE16` has.
+/// Takes the first block of the thread's list at `place`, which `PLACE16` has. None: the list has
+/// no block, its last one, or one with a wrong link.
 #[inline(always)]
 fn pop_at(place: usize) -> Option<*mut u8> {
     // SAFETY: the word of a thread always points to a readable front. Its lists begin it, and the
@@ -102,12 +103,17 @@ fn pop_at(place: usize) -> Option<*mut u8> {
     // of the heap, uses the list (`heap` rule 1).
     unsafe {
         let list = thread::front().cast::<u64>().add(place).cast::<List>();
-        let list = &formed(&*list).free;
+        let list = &(*list).free;
         let block = list.get();
         if block.is_null() {
             return None;
         }
         let next = Block::next(block);
+        // A write to a free block does not turn the list to memory elsewhere. The hardened build
+        // has checked the link already.
+        if !harden::ON && !check::is_link_in_page(block, next) {
+            return None;
+        }
         take_away::pop(|| list.set(next));
         // The next call pops this block: it reads the link, and then the program writes to the
         // block.
@@ -194,11 +200,42 @@ pub extern "C" fn alloc16_unlisted(n: usize) -> *mut u8 {
     pop_checked(class).unwrap_or_else(|| alloc16_slow(n, class * PLACES))
 }
 
+/// Takes the first block of the thread's list of `class`, one up to `SMALL_MAX`, if it is the last
+/// one, or if the next one is in another page. None: the list has no block, or a wrong link.
+#[inline(always)]
+fn pop_far(class: usize) -> Option<*mut u8> {
+    if class >= FIRST_LONG || harden::ON {
+        return None;
+    }
+    // SAFETY: as in `pop_at`.
+    unsafe {
+        let list = formed(&(*thread::front()).lists.get_unchecked(class).free);
+        let block = list.get();
+        if block.is_null() {
+            return None;
+        }
+        let next = Block::next(block);
+        // One into a further arena is left to the slow path, too.
+        if !check::is_sound(class, block, next) {
+            return None;
+        }
+        take_away::pop(|| list.set(next));
+        Some(block.cast())
+    }
+}
+
 #[cold]
 #[inline(never)]
 #[unsafe(link_section = ".text.hot.hakmem")]
 extern "C" fn alloc16_slow(n: usize, place: usize) -> *mut u8 {
     let class = place / PLACES;
+    pop_far(class).unwrap_or_else(|| alloc16_refilled(n, class))
+}
+
+/// [`alloc16_slow`] if the list has no block that may be taken.
+#[inline(never)]
+#[unsafe(link_section = ".text.hot.hakmem")]
+extern "C" fn alloc16_refilled(n: usize, class: usize) -> *mut u8 {
     if class == NOTHING {
         return alloc_nothing();
     }
@@ -209,8 +246,8 @@ extern "C" fn alloc16_slow(n: usize, place: usize) -> *mut u8 {
 #[inline(never)]
 #[unsafe(link_section = ".text.hot.hakmem")]
 pub extern "C" fn alloc_class_slow(class: usize) -> *mut u8 {
-    if class == NOTHING {
-        return alloc_nothing();
-    }
-    finish(from_class(class, size_of(class)))
+    pop_far(class).unwrap_or_else(|| match class {
+        NOTHING => alloc_nothing(),
+        _ => alloc16_refilled(size_of(class), class),
+    })
 }

@@ -8,6 +8,8 @@
 //! - a list that does not add up when its owner changes. This finds blocks that were freed twice,
 //!   and links that were overwritten after a free.
 
+mod links;
+
 use crate::backend::arena::{self, SEGMENT, SLOT};
 use crate::backend::page::{self, Block, Kind, Meta, glance};
 use crate::base::size_class;
@@ -18,6 +20,8 @@ use crate::os::{self, detail, report};
 use crate::policy::{self, OnError};
 use crate::proto::inbox::Link;
 use core::fmt::Arguments;
+
+pub use links::{check_link, is_link_in_page, is_link_to, is_plain_link, is_sound};
 
 /// True if hakmem checks for errors of the program. The feature `bench-fast` makes it false, for
 /// measurements of what the checks cost. Every check that the feature leaves out depends on this
@@ -237,36 +241,21 @@ fn show_place(p: *mut u8) {
     }
 }
 
-/// Ends the process if `next`, the link of `block`, is neither null nor a multiple of 16 in an
-/// arena.
-#[inline(always)]
-pub fn check_link(block: *mut Block, next: *mut Block) {
-    if !is_plain_link(next) {
-        check_far_link(block, next);
-    }
-}
-
-/// True if `next` is null or a multiple of 16 in the first arena: then it needs no further check.
-#[inline(always)]
-pub fn is_plain_link(next: *mut Block) -> bool {
-    !CHECKED || next.is_null() || page::bounds::offset16(next.addr()).is_some()
-}
-
-/// [`check_link`] for a link that does not lead into the first arena. Classes for alignments of 8
-/// have lists of blocks that are no multiples of 16, but not above 1 KiB.
-#[cold]
-#[inline(never)]
-fn check_far_link(block: *mut Block, next: *mut Block) {
-    if !next.addr().is_multiple_of(8) || page::lookup(next.cast()).is_none() {
-        corrupt(block.cast());
-    }
-}
-
 /// The program freed `p`, a block of `page`, although it is free.
 #[cold]
 #[inline(never)]
 pub fn double_free(p: *mut u8, page: &Meta) -> ! {
     fatal(p, format_args!("double free of {p:p}, a block of {} bytes", page.block_size.get()))
+}
+
+/// The program freed `block`, which is on a list of free blocks, although it is free.
+#[cold]
+#[inline(never)]
+pub fn freed_twice(block: *mut Block) -> ! {
+    match page::lookup(block.cast()) {
+        Some(slot) => double_free(block.cast(), slot.head_of_block()),
+        None => corrupt(block.cast()),
+    }
 }
 
 /// Ends the process if `p` is the block that was freed last in `page`, a page of this thread, or
