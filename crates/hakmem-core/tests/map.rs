@@ -140,8 +140,16 @@ fn places() {
     rest.split_off(SLOT / 64 + 50).into_iter().for_each(free);
     // Pages of eight slots.
     rest.extend((0..70).map(|_| take(9000)));
-    // An empty one: the first four blocks are all that were made of it.
-    [(); 4].map(|()| take(1000)).into_iter().for_each(free);
+    // An empty one: the first four blocks are all that were made of it. Another thread frees them,
+    // as this one would put them onto its heap's list. The next refill merges them.
+    let four = [(); 4].map(|()| take(1000).expose_provenance());
+    let frees = move || {
+        four.map(std::ptr::with_exposed_provenance_mut)
+            .into_iter()
+            .for_each(free)
+    };
+    std::thread::spawn(frees).join().unwrap();
+    rest.push(take(2000));
     let (_, pages) = assert_agrees();
     let full = SLOT as u64 / 64;
     assert_eq!(pages[&(64, "full")], [1, full, full, full]);

@@ -5,9 +5,9 @@
 //! without a question whose list it is.
 //!
 //! `until_slow` counts the frees until the slow path. What it means for the list of a page is in
-//! `page`. A heap's list takes `most - 1` freed blocks. The free that brings the countdown to zero
-//! has put one block too many there. The slow path passes half of the list on to pages. A malloc
-//! that takes a freed block off the list counts up again.
+//! `page`. A heap's list of blocks above `SMALL_MAX` takes `most - 1` freed blocks. The free that
+//! brings the countdown to zero has put one block too many there. The slow path passes half of the
+//! list on to pages. A malloc that takes a freed block off the list counts up again.
 //!
 //! ```text
 //! freed blocks on a heap's list = most - until_slow
@@ -15,11 +15,14 @@
 //!
 //! malloc takes each block as a freed one while there are such: only their number counts.
 //!
+//! Of smaller blocks malloc counts none. `most - until_slow` is the number of frees to the list
+//! since the countdown began, and the slow path looks at the list (`heap::free::current`).
+//!
 //! Rules
 //! 1. Only the owner of a page writes its list (`page` rule 1), and only the holder of a heap those
 //!    of the heap (`heap` rule 1). A purge reads the words meanwhile (`reclaim::sleeping` rule 5).
-//! 2. `most` is 0 for the list of a page, for a heap's list of blocks up to `SMALL_MAX`, and for
-//!    the lists of a scope.
+//! 2. `most` is 0 for the list of a page, for the lists of a scope, and for a heap's list of blocks
+//!    up to `SMALL_MAX` that no frees go to.
 
 use super::page::Block;
 use crate::base::word::Word;

@@ -9,7 +9,8 @@
 //! ```
 //!
 //! Frees of blocks above `SMALL_MAX` go to the heap's list. They count among those put there: the
-//! ones that the list still has by its countdown, the others in `reused`.
+//! ones that the list still has by its countdown, the others in `reused`. Frees of smaller blocks
+//! that go there count by the countdown, too, until a slow path adds them to `Listed`.
 //!
 //! The counters of a class have 32 bits, so that they fit into the heap. Long before a counter
 //! could wrap, half of its range moves to a wider one.

@@ -1,7 +1,8 @@
 //! The heap of a thread: a free list for each class, and the pages that the blocks come from.
 //!
 //! ```text
-//! malloc:  owner.front.lists[class] → pop       the list was taken whole from the current page
+//! malloc:  owner.front.lists[class] → pop       the list was taken whole from the current page,
+//!                                               and gets its frees
 //! free:    page.frees_to ← push, until_slow -= 1     page by arithmetic, owner by one comparison
 //! ```
 //!

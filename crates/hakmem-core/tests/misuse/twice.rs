@@ -4,7 +4,7 @@ use super::blocks::{
     SLOT, free, free_elsewhere, free_odd, free_odd_elsewhere, go_on, go_on_odd, shared, take,
     take_odd,
 };
-use super::{CORRUPT, INSIDE_PAGE, NOTHING};
+use super::{CORRUPT, NOTHING};
 use crate::oracle;
 use hakmem_core::c;
 
@@ -159,7 +159,7 @@ pub const NAMED: [(&str, fn(), &str); 18] = [
             free(p);
             free(p);
         },
-        INSIDE_PAGE,
+        TWICE,
     ),
     ("twice at once", || small_twice(0), TWICE),
     (

@@ -3,9 +3,10 @@
 //!
 //! Blocks have no header. The first word of a free block is the link of its list. The owner of a
 //! page pushes freed blocks onto `list`, the page's own one. When the heap's list of the class is
-//! empty, the owner takes all of it. Blocks above `SMALL_MAX` go to the heap's list at once, while
-//! that has few of them: `frees_to` says so (`list`). So neither malloc nor free of a small block
-//! counts anything but `until_slow`.
+//! empty, the owner takes all of it. Blocks of the page that was taken last go to the heap's list
+//! at once (`heap::free::current`), and so do blocks above `SMALL_MAX` while that has few of them:
+//! `frees_to` says so (`list`). So neither malloc nor free of a small block counts anything but
+//! `until_slow`.
 //!
 //! `until_slow` is a countdown: it counts frees until the slow path.
 //! - Page in the queue of its class: until only `park_at` blocks are used. That is none, or so few

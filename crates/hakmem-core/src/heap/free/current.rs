@@ -1,9 +1,9 @@
 //! Frees to the current page: of each class up to `SMALL_MAX`, the page that the heap's list is of.
 //!
-//! A free of such a block goes to the heap's list, so the next malloc gets it: what the program used
-//! last is in the cache. If it went to the page's list, a program that allocates and frees in turn
-//! would go through all blocks of the page before it gets one again. Frees of other pages go to
-//! their own lists. So what the heap's list has is of one page, but for blocks of other owners.
+//! A free of such a block goes to the heap's list, so the next malloc gets it: what the program
+//! used last is in the cache. If it went to the page's list, a program that allocates and frees in
+//! turn would go through all blocks of the page before it gets one again. Frees of other pages go
+//! to their own lists. So what the heap's list has is of one page, but for blocks of other owners.
 //!
 //! The page's `frees_to` says where its frees go. So this costs `free` nothing.
 //!
@@ -26,7 +26,7 @@ use crate::backend::arena::SLOT;
 use crate::backend::check;
 use crate::backend::list::List;
 use crate::backend::page::{Block, Meta};
-use crate::base::size_class::SIZES;
+use crate::base::size_class::{FIRST_LONG, SIZES};
 use crate::heap::Heap;
 use crate::heap::counts::HeapEvent;
 use crate::{guard, harden, profile};
@@ -67,8 +67,8 @@ impl Heap {
         self.end_current(class, current.replace(null()));
     }
 
-    /// Lets frees go to the list of `class`, as many as leave no sample among what it hands out. The
-    /// list was counted before.
+    /// Lets frees go to the list of `class`, as many as leave no sample among what it hands out.
+    /// The list was counted before.
     pub(in crate::heap) fn limit_current(&self, class: usize) {
         let Some(page) = self.current_page(class) else { return };
         let list = &self.owner.front.lists[class];
@@ -76,9 +76,12 @@ impl Heap {
         if room > 0 { open(list, page, room) } else { close(list, page) }
     }
 
-    /// Counts the frees to the list of `class`, which the countdown knows. The next ones have to be
-    /// allowed anew.
+    /// Counts the frees to the list of `class`, if it is one up to `SMALL_MAX`: the countdown knows
+    /// them. The next ones have to be allowed anew.
     pub(in crate::heap) fn count_back(&self, class: usize) {
+        if class >= FIRST_LONG {
+            return;
+        }
         let list = &self.owner.front.lists[class];
         let before = self.counts.recent(class, HeapEvent::Listed);
         self.note_back(class, list);
