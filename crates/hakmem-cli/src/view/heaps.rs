@@ -39,7 +39,8 @@ struct Lists {
     each: usize,
     until_slow: usize,
     most: usize,
-    /// The first class whose frees go to the list of the heap, and their counters from it on.
+    /// The first class whose blocks malloc counts as it takes them again, and the counters from it
+    /// on.
     first: usize,
     reused: usize,
 }
@@ -60,13 +61,14 @@ impl Lists {
 
     /// Blocks of `class` that came onto the list by a free, and are there or were taken again.
     fn freed_to(&self, heap: &[u8], class: usize) -> i128 {
-        let Some(i) = class.checked_sub(self.first) else {
-            return 0;
+        let reused = match class.checked_sub(self.first) {
+            Some(i) => u64_at(heap, self.reused + i * 8),
+            None => 0,
         };
         let list = self.at + class * self.each;
         let word = |at| i128::from(u32_at(heap, list + at) as i32);
         let kept = word(self.most) - word(self.until_slow);
-        i128::from(u64_at(heap, self.reused + i * 8)) + kept.max(0)
+        i128::from(reused) + kept.max(0)
     }
 }
 

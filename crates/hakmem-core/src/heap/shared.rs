@@ -22,7 +22,7 @@ use super::Heap;
 use super::counts::{Counts, HeapEvent};
 use super::reclaim::sleeping::Seen;
 use crate::backend::owner::{Front, Owner};
-use crate::base::size_class::CLASSES;
+use crate::base::size_class::{CLASSES, FIRST_LONG};
 use crate::base::sync::{AtomicPtr, AtomicU64, Ordering::Relaxed};
 use crate::large::huge::kept::Kept;
 use crate::os;
@@ -147,24 +147,24 @@ impl SharedHeap {
     }
 
     /// How many blocks of `class` came onto its list by a free, and are still there or were taken
-    /// again.
+    /// again; of a class up to `SMALL_MAX` since the heap last counted them.
     pub fn freed_to_list(&self, class: usize) -> u64 {
         self.0.counts.reused(class) + u64::from(self.0.owner.front.lists[class].kept())
     }
 
     /// Blocks that were put on its lists, of all classes.
     pub fn listed(&self) -> u64 {
-        self.0.counts.sum(HeapEvent::Listed) + self.all_freed_to_list()
+        self.0.counts.sum(HeapEvent::Listed) + self.freed_to_lists(0)
     }
 
     /// A number that changes when the holder works on slow paths, or allocates and frees blocks
     /// above `SMALL_MAX`. O(classes).
     pub fn work(&self) -> u64 {
-        self.0.counts.work() + self.all_freed_to_list()
+        self.0.counts.work() + self.freed_to_lists(FIRST_LONG)
     }
 
-    fn all_freed_to_list(&self) -> u64 {
-        (0..CLASSES).map(|class| self.freed_to_list(class)).sum()
+    fn freed_to_lists(&self, from: usize) -> u64 {
+        (from..CLASSES).map(|class| self.freed_to_list(class)).sum()
     }
 
     /// The counts of its remote frees.

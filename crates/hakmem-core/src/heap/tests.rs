@@ -416,6 +416,22 @@ fn a_look_at_the_current_list_finds_errors() {
     }));
 }
 
+/// malloc finds what was freed twice with one between, whatever the program has written.
+#[test]
+#[cfg_attr(feature = "hardened", ignore = "there frees find it")]
+fn malloc_finds_a_list_that_leads_back() {
+    for order in [[0, 1, 0], [1, 2, 1]] {
+        let goes_well = |frees: &[usize]| {
+            goes_well_in_child(|| {
+                let blocks: Vec<_> = (0..3).map(|_| take(40)).collect();
+                frees.iter().for_each(|&i| free(blocks[i]));
+                _ = take(40);
+            })
+        };
+        assert!(goes_well(&order[..2]) && !goes_well(&order), "{order:?}");
+    }
+}
+
 /// A page that is current no more gets its frees itself, also if its blocks come from a shared page
 /// or after the heap gave its list back.
 #[test]

@@ -90,7 +90,7 @@ impl Scope {
         let block = NonNull::new(list.get())?;
         // SAFETY: a block on the list is free, and the scope is this thread's (rule 2).
         let next = unsafe { Block::next(block.as_ptr()) };
-        check::check_link(block.as_ptr(), next);
+        check::check_program_link(class, block.as_ptr(), next);
         list.set(next);
         Some(block)
     }

@@ -3,9 +3,10 @@
 //! A free of the program's own or a write to a free block may have made it. malloc asks before it
 //! follows a link. So such a write does not turn a list to memory elsewhere.
 
-use super::{CHECKED, corrupt, may_start};
-use crate::backend::arena::SLOT;
-use crate::backend::page::{self, Block, Meta};
+use super::{CHECKED, corrupt, freed_twice, is_block_of, may_start};
+use crate::backend::arena::{self, SLOT};
+use crate::backend::page::{self, Block, Kind, Meta};
+use crate::harden;
 
 /// Ends the process if `next`, the link of `block`, is neither null nor a multiple of 16 in an
 /// arena.
@@ -25,26 +26,71 @@ pub fn is_link_in_page(block: *mut Block, next: *mut Block) -> bool {
     !CHECKED || (next.addr() ^ block.addr()) & SAME == 0
 }
 
+/// True if the link of `next`, which is that of `block`, leads back to `block`: the program freed
+/// this one twice, with the other one between. The next call pops `next`, so the read fetches what
+/// that needs.
+///
+/// # Safety
+/// `next` is accessible, for instance as [`is_link_in_page`] says that it leads into the page of
+/// `block`.
+#[cfg(all(target_arch = "x86_64", not(any(miri, shuttle, sanitizer))))]
+#[inline(always)]
+pub unsafe fn is_circle(block: *mut Block, next: *mut Block) -> bool {
+    if !CHECKED {
+        return false;
+    }
+    // A relaxed load and a comparison; as one instruction, which the compiler does not make of an
+    // atomic load.
+    // SAFETY: reads a word that the caller says is accessible.
+    unsafe {
+        core::arch::asm!(
+            "cmp {block}, qword ptr [{next}]",
+            "je {circle}",
+            block = in(reg) block,
+            next = in(reg) next,
+            circle = label { return true },
+            options(readonly, nostack)
+        );
+    }
+    false
+}
+
+/// The same for checkers, which read no assembly, and for processors that load and then compare.
+///
+/// # Safety
+/// `next` is accessible.
+#[cfg(not(all(target_arch = "x86_64", not(any(miri, shuttle, sanitizer)))))]
+#[inline(always)]
+pub unsafe fn is_circle(block: *mut Block, next: *mut Block) -> bool {
+    // SAFETY: the caller says that the word is accessible.
+    CHECKED && unsafe { (*next).next.glance() } == block
+}
+
 /// True if `next`, the link of a block of `class`, one up to `SMALL_MAX`, is null or leads to a
 /// place where a block of the class starts.
 pub fn is_link_to(class: usize, next: *mut Block) -> bool {
     !CHECKED
         || is_near_link(class, next)
-        || page::lookup(next.cast()).is_some_and(|at| starts(class, next, at))
+        || arena::is_for_ever(next.addr())
+            && page::lookup(next.cast()).is_some_and(|at| starts(class, next, at))
 }
 
-/// True if `block` starts where one of `class` may, and if [`is_link_to`] says so of its link,
-/// `next`. False if that leads into a further arena.
+/// True if `block`, which is on a list, starts where one of `class` may, and if its link, `next`,
+/// is as [`is_link_to`] says, and does not lead back. False if it leads into a further arena.
 #[inline(always)]
 pub fn is_sound(class: usize, block: *mut Block, next: *mut Block) -> bool {
-    !CHECKED || may_start(block, class as u8) && is_near_link(class, next)
+    // SAFETY: a block of the class starts at `next`, so its memory is accessible.
+    let is_circle = || !next.is_null() && unsafe { is_circle(block, next) };
+    !CHECKED || may_start(block, class as u8) && is_near_link(class, next) && !is_circle()
 }
 
 /// [`is_link_to`] for places in the first arena. False for all others.
 #[inline(always)]
 fn is_near_link(class: usize, next: *mut Block) -> bool {
     let starts = |at: &Meta| starts(class, next, at);
-    next.is_null() || page::lookup_first(next.cast()).is_some_and(starts)
+    // The link may be any number (`arena::is_for_ever`).
+    next.is_null()
+        || arena::is_for_ever(next.addr()) && page::lookup_first(next.cast()).is_some_and(starts)
 }
 
 /// True if a block of `class`, one up to `SMALL_MAX`, starts at `block`, in the slot of `at`: such
@@ -58,6 +104,27 @@ fn starts(class: usize, block: *mut Block, at: &Meta) -> bool {
 #[inline(always)]
 pub fn is_plain_link(next: *mut Block) -> bool {
     !CHECKED || next.is_null() || page::bounds::offset16(next.addr()).is_some()
+}
+
+/// Ends the process if `next`, the link of a block of a program heap's list, leads to no place of a
+/// block of `class` in such a heap.
+pub fn check_program_link(class: usize, block: *mut Block, next: *mut Block) {
+    if !CHECKED || next.is_null() {
+        return;
+    }
+    let is_of_class = |slot: &'static Meta| {
+        let page = slot.head();
+        page.kind() == Kind::ProgramPage
+            && usize::from(page.class.glance()) == class
+            && is_block_of(page, next)
+    };
+    if !arena::is_for_ever(next.addr()) || !page::lookup(next.cast()).is_some_and(is_of_class) {
+        corrupt(block.cast());
+    }
+    // SAFETY: a block starts at `next`, so its memory is accessible.
+    if !harden::ON && unsafe { is_circle(block, next) } {
+        freed_twice(block);
+    }
 }
 
 /// [`check_link`] for a link that does not lead into the first arena. Classes for alignments of 8

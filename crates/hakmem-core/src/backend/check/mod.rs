@@ -21,7 +21,9 @@ use crate::policy::{self, OnError};
 use crate::proto::inbox::Link;
 use core::fmt::Arguments;
 
-pub use links::{check_link, is_link_in_page, is_link_to, is_plain_link, is_sound};
+pub use links::{
+    check_link, check_program_link, is_circle, is_link_in_page, is_link_to, is_plain_link, is_sound,
+};
 
 /// True if hakmem checks for errors of the program. The feature `bench-fast` makes it false, for
 /// measurements of what the checks cost. Every check that the feature leaves out depends on this

@@ -12,14 +12,15 @@
 //! ```
 //!
 //! Rules
-//! 1. The blocks that the page has on the heap's list are used (`page`). So nothing becomes of a
-//!    current page while the list has blocks of it. If a refill goes on to another page, the page
-//!    is full, but for what remote frees brought.
-//! 2. The list counts these frees by its countdown from `most` (`list`). [`Heap::count_back`] moves
+//! 1. The blocks that the page has on the heap's list are used (`page`). So the page does not
+//!    become empty while the list has blocks of it. A purge may park it (`reclaim::sleeping`).
+//! 2. A page that becomes full is left before that, as nobody but the frees comes to a full page
+//!    (`proto::page_state` rule 1).
+//! 3. The list counts these frees by its countdown from `most` (`list`). [`Heap::count_back`] moves
 //!    the number to the counters: each is a block that came onto the list.
-//! 3. While allocations are sampled, the countdown ends ahead of the next sample of the class: no
+//! 4. While allocations are sampled, the countdown ends ahead of the next sample of the class: no
 //!    block that the list hands out is one. Then frees go to the page, until a refill.
-//! 4. A page stays in `current` after it left the heap, as its metadata stays. So whoever reads it
+//! 5. A page stays in `current` after it left the heap, as its metadata stays. So whoever reads it
 //!    there asks whether the heap owns it, and for its class.
 
 use crate::backend::arena::SLOT;
@@ -67,11 +68,20 @@ impl Heap {
         self.end_current(class, current.replace(null()));
     }
 
+    /// The page becomes full (rule 2). If it is the current one of `class`, the list is empty.
+    #[inline(always)]
+    pub(in crate::heap) fn leave_page(&self, class: usize, page: &Meta) {
+        if self.current.get(class).is_some_and(|current| core::ptr::eq(current.get(), page)) {
+            self.leave_current(class);
+        }
+    }
+
     /// Lets frees go to the list of `class`, as many as leave no sample among what it hands out.
     /// The list was counted before.
     pub(in crate::heap) fn limit_current(&self, class: usize) {
         let Some(page) = self.current_page(class) else { return };
         let list = &self.owner.front.lists[class];
+        self.note_back(class, list);
         let room = self.blocks_to_sample(class).min(ROOM);
         if room > 0 { open(list, page, room) } else { close(list, page) }
     }
@@ -87,7 +97,10 @@ impl Heap {
         self.note_back(class, list);
         self.turns.follow(class, before, self.counts.recent(class, HeapEvent::Listed));
         self.counts.make_room(class);
-        list.renew(0);
+        match self.current_page(class) {
+            Some(page) => close(list, page),
+            None => list.renew(0),
+        }
     }
 
     /// The countdown of the list of `class`, one up to `SMALL_MAX`, is over. O(1), and now and then
@@ -154,7 +167,7 @@ impl Heap {
         unsafe { self.current.get(class)?.get().as_ref() }.filter(|page| self.is_of(class, page))
     }
 
-    /// Rule 4. Inside, no purge has the page for a moment (`reclaim::sleeping` rule 3).
+    /// Rule 5. Inside, no purge has the page for a moment (`reclaim::sleeping` rule 3).
     #[inline(always)]
     fn is_of(&self, class: usize, page: &Meta) -> bool {
         page.owner() == self.owner() && usize::from(page.class.get()) == class

@@ -135,6 +135,10 @@ impl Heap {
         if class < FIRST_LISTED && !check::is_link_to(class, next) {
             check::corrupt(block.cast());
         }
+        // SAFETY: the link leads to where a block of the class starts, in memory of a page.
+        if class < FIRST_LISTED && !next.is_null() && unsafe { Block::next(next) } == block {
+            check::freed_twice(block);
+        }
         next
     }
 

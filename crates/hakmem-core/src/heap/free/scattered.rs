@@ -31,7 +31,6 @@ use crate::heap::Heap;
 use crate::heap::counts::HeapEvent;
 use crate::heap::free::MUCH;
 use crate::heap::reclaim::parked;
-use crate::proto::inbox::Link;
 use crate::{guard, harden, profile};
 use core::cell::Cell;
 
@@ -150,7 +149,7 @@ impl Heap {
             listed += 1;
             // SAFETY: the block is on the list of the heap, which the calling thread holds (`heap`
             // rule 1), so its first word is a link.
-            at = unsafe { Block::next(at) };
+            at = unsafe { Self::checked_next(class, at) };
         }
         if listed == 0 || listed > most / 4 * 3 { -(most / 4) } else { most - listed }
     }

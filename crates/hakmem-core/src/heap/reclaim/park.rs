@@ -49,12 +49,18 @@ impl Heap {
     }
 
     /// Moves the blocks of `page` from the heap's list to the list of the page: the next owner of
-    /// the page must not wait for what this heap keeps. Of a list that frees do not go to, only the
-    /// first is looked at. True: the page is empty now. O(blocks on the list).
+    /// the page must not wait for what this heap keeps. A list of small blocks is of one page of
+    /// the heap, mostly the first of its queue, so only the first is looked at. True: the page is
+    /// empty now. O(blocks on the list).
     fn take_back(&self, class: usize, page: &Meta) -> bool {
         let list = &self.owner.front.lists[class].free;
         let (mut last, mut block): (*mut Block, _) = (null_mut(), list.get());
-        let most = if class >= FIRST_LISTED { LONGEST } else { 1 };
+        let most = match class {
+            FIRST_LISTED.. => LONGEST,
+            // There the first link may be wrong: see `Heap::take_listed`.
+            _ if self.inherited.get() => 0,
+            _ => 1,
+        };
         let blocks = check::Carved::of(page);
         for _ in 0..most {
             if block.is_null() {

@@ -240,8 +240,7 @@ impl Heap {
 
     /// True as often as [`Heap::is_to_walk`], for a list without a number.
     pub(in crate::heap) fn walks_now(&self) -> bool {
-        self.draw();
-        self.walked.get() == 0
+        (self.roll() >> 8).is_multiple_of(WALK_EVERY)
     }
 
     /// Checks such a list to its end, and makes room in counters. The list has `length` blocks of
@@ -276,6 +275,11 @@ impl Heap {
     #[cold]
     #[unsafe(link_section = ".text.hot.hakmem")]
     pub(in crate::heap) fn draw(&self) {
+        self.walked.set((self.roll() >> 8) % (2 * WALK_EVERY));
+    }
+
+    /// A random number.
+    fn roll(&self) -> u32 {
         let mut dice = self.dice.get();
         if dice == 0 {
             // The address differs between heaps. It also differs between runs, because the kernel
@@ -288,7 +292,7 @@ impl Heap {
         dice ^= dice >> 17;
         dice ^= dice << 5;
         self.dice.set(dice);
-        self.walked.set((dice >> 8) % (2 * WALK_EVERY));
+        dice
     }
 
     /// Refills from a hole of the page. Returns the first block; the rest becomes the heap's list.
@@ -373,6 +377,7 @@ impl Heap {
     /// Takes the first page out of the queue: all its blocks are used.
     pub(in crate::heap) fn mark_full(&self, class: usize, page: &Meta) {
         debug_assert!(page.in_holes.get() == 0 && page.listed() == 0);
+        self.leave_page(class, page);
         self.queue[class].remove(page);
         let part = page.cap.get() / policy::UNFULL_FRACTION.of(class).max(1);
         let threshold = part.clamp(1, UNFULL_MOST) as i32;

@@ -214,9 +214,12 @@ impl Heap {
         let list = &self.owner.front.lists[class].free;
         let mut last: *mut Block = null_mut();
         for _ in 0..keep {
-            // SAFETY: `last` is a block of the heap's list. The check below ends the process if the
-            // list is shorter than `keep`.
-            let next = if last.is_null() { list.get() } else { unsafe { Block::next(last) } };
+            let next = match last.is_null() {
+                true => list.get(),
+                // SAFETY: `last` is a block of the heap's list. The check below ends the process if
+                // the list is shorter than `keep`.
+                false => unsafe { Self::checked_next(class, last) },
+            };
             if next.is_null() {
                 check::corrupt(last.cast());
             }
@@ -226,7 +229,7 @@ impl Heap {
             None => list.replace(null_mut()),
             // SAFETY: `last` is a block of the heap's list, which only the holder of the heap uses.
             Some(last) => unsafe {
-                let back = Block::next(last.as_ptr());
+                let back = Self::checked_next(class, last.as_ptr());
                 Block::set_next(last.as_ptr(), null_mut());
                 back
             },
@@ -241,7 +244,7 @@ impl Heap {
                 // free, and its page is not the heap's. The loop reads its link before it gives the
                 // block up.
                 unsafe {
-                    let next = Block::next(block);
+                    let next = Self::checked_next(class, block);
                     self.put_back(page, block);
                     block = next;
                 }
@@ -254,7 +257,7 @@ impl Heap {
             for _ in 1..rest {
                 // SAFETY: `end` is one of the `rest` blocks of the list at `back`, and not the last
                 // one.
-                end = unsafe { Block::next(end) };
+                end = unsafe { Self::checked_next(class, end) };
             }
             // SAFETY: the last one of these blocks, which are free and belong to this heap.
             unsafe { Block::set_next(end, earlier) };

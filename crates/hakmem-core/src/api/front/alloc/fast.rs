@@ -111,13 +111,12 @@ fn pop_at(place: usize) -> Option<*mut u8> {
         let next = Block::next(block);
         // A write to a free block does not turn the list to memory elsewhere. The hardened build
         // has checked the link already.
-        if !harden::ON && !check::is_link_in_page(block, next) {
+        if harden::ON {
+            prefetch(next);
+        } else if !check::is_link_in_page(block, next) || check::is_circle(block, next) {
             return None;
         }
         take_away::pop(|| list.set(next));
-        // The next call pops this block: it reads the link, and then the program writes to the
-        // block.
-        prefetch(next);
         Some(block.cast())
     }
 }
