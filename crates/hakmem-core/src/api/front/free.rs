@@ -149,8 +149,8 @@ unsafe fn is_own(page: *const Meta) -> bool {
 /// [`is_own`] said so of `page`, the slot that `p` lies in; `p` is live and the caller's to free.
 #[inline(always)]
 pub unsafe fn free_own(p: *mut u8, page: *const Meta) {
-    // SAFETY: the page is this thread's, and stays so (rule 3). So `give_to` set `frees_to`, and
-    // the list is this thread's to write. The block is free from now on (rule 1).
+    // SAFETY: the page is this thread's, and stays so (rule 3). So `give_to` or `free::current` set
+    // `frees_to`, and the list is this thread's to write. The block is free from now on (rule 1).
     unsafe {
         let list = (*page).frees_to.glance();
         let first = (*list).free.get();

@@ -7,7 +7,8 @@
 //! malloc(n):  h = thread's word; if n > 1024: slow
 //!             l = h.lists + 8 * h.place16[(n + 15) / 16]; b = l.free; if b is null: slow
 //!             if (b ^ b.next) has a bit from 16 on, or one of the lowest 3: slow
-//!             l.free = b.next; prefetch b.next; return b
+//!             if b.next.next == b: slow            (freed twice)
+//!             l.free = b.next; return b
 //! free(p):    x = rotate_right(p - data, 4)
 //!             if x >= limit: slow                  (foreign, NULL, or not a multiple of 16)
 //!             m = metas + x / 4096; if m.owner != thread's word: slow   (remote, large, no page)

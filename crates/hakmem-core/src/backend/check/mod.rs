@@ -1,7 +1,8 @@
 //! Errors of the program that hakmem detects: one clear line on standard error, then abort. Behind
 //! it stand the page or large block that the pointer lies in, the thread, and its stack.
 //!
-//! These checks cost the fast paths nothing. They find:
+//! But for those of links, which malloc makes itself (`links`), these checks cost the fast paths
+//! nothing. They find:
 //! - a pointer outside every arena (`foreign`),
 //! - a pointer at which no block can start,
 //! - a block of a page that has no used blocks,

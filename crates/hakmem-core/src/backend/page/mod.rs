@@ -102,7 +102,8 @@ pub struct Meta {
     pub next: Cell<*mut Meta>,
     /// The page's own list of free blocks, and the countdown.
     pub list: List,
-    /// The list that the frees of the owner's thread go to: see `Meta::give_to`.
+    /// The list that the frees of the owner's thread go to: see `Meta::give_to` and
+    /// `heap::free::current`.
     pub frees_to: Word<*mut List>,
     /// See `next`.
     pub prev: Cell<*mut Meta>,

@@ -11,9 +11,9 @@
 //!   as blocks of a parked page.
 //!
 //! The purge looks only at heaps whose holders have done nothing on slow paths for the decay
-//! (`SharedHeap::work`). A thread may go on by the fast paths of small blocks alone, which count
-//! nothing: it frees its blocks, say, and sleeps again. So the purge looks again after twice the
-//! decay, four times and so on, up to `LONGEST_WAIT`.
+//! (`SharedHeap::work`). A thread may go on by the fast paths of small blocks alone, which do
+//! not count as work: it frees its blocks, say, and sleeps again. So the purge looks again after
+//! twice the decay, four times and so on, up to `LONGEST_WAIT`.
 //!
 //! Rules
 //! 1. The calling thread makes a pass of the purge. It uses the fields of a heap that it keeps
