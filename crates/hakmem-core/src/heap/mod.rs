@@ -153,9 +153,9 @@ const _: () = assert!(size_of::<Heap>() == 1 << HEAP_SHIFT);
 // `overflowed` has a bit for each class above `SMALL_MAX`.
 const _: () = assert!(CLASSES - FIRST_LONG <= u32::BITS as usize);
 
-/// On average one in this many lists that move between page and heap is checked to its end. The
-/// beginning of the others is checked. A check of all lists to their end would cost 6 instructions
-/// for each pair of malloc and free.
+/// On average one in this many lists that move between page and heap is checked to its end, and so
+/// is a list at one in this many looks (`free::current`). The beginning of the others is checked. A
+/// check of all lists to their end would cost 6 instructions for each pair of malloc and free.
 const WALK_EVERY: u32 = 128;
 
 /// A heap parks a candidate when this many further pages have become candidates. In this time a

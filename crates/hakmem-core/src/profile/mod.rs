@@ -17,7 +17,8 @@
 //!
 //! **How an allocation becomes one.** The fast path counts nothing. When a heap gets a free list of
 //! a class, it knows how many blocks come before the next sample. It cuts the list there, and the
-//! rest stays in the page (`heap::refill::sampled`). So the allocation to sample is one that finds
+//! rest stays in the page (`heap::refill::sampled`). As many frees as there are blocks before the
+//! sample may go to the list (`heap::free::current`). So the allocation to sample is one that finds
 //! the list empty and takes the slow path. The profile never sees another one.
 //!
 //! **How its free is seen.** A sampled block lies in a page without an owner (`pages`). So its free

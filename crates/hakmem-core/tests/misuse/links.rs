@@ -45,6 +45,20 @@ fn overwritten_in_a_parked_page(link: fn(*mut u8, usize) -> usize) {
     c::trim();
 }
 
+/// While guards cut lists before a sample, a block on one of them has a link that is no address.
+fn overwritten_in_a_list_that_is_cut() {
+    hakmem_core::options::set("GUARD_SAMPLE", "20").unwrap();
+    for round in 0..50 {
+        let blocks = [(); 20].map(|()| take(64));
+        blocks.iter().for_each(|&p| free(p));
+        if round == 10 {
+            // SAFETY: none: that is what is tried.
+            unsafe { blocks[10].cast::<usize>().write(3) };
+        }
+    }
+    (0..400).for_each(|_| _ = take(64));
+}
+
 /// Of three that are on their way to their owner, the one in the middle leads elsewhere.
 fn eight_bytes_overwritten_on_their_way(link: fn(*mut u8) -> usize) {
     let blocks = [(); 3].map(|()| take_odd(1));
@@ -63,7 +77,12 @@ fn overwritten_on_its_way(link: fn(*mut u8) -> usize) {
     go_on(64);
 }
 
-pub const NAMED: [(&str, fn(), &str); 10] = [
+pub const NAMED: [(&str, fn(), &str); 11] = [
+    (
+        "in a list that is cut for a sample",
+        overwritten_in_a_list_that_is_cut,
+        CORRUPT,
+    ),
     (
         "eight bytes on their way lead out of the page",
         || eight_bytes_overwritten_on_their_way(|p| p.expose_provenance() + 16 * SLOT),

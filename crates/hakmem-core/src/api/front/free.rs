@@ -2,7 +2,8 @@
 //! there.
 //!
 //! ```text
-//! free16 ──┬── free_own ─────── countdown_over        a block of one of this thread's pages
+//! free16 ──┬── free_own ─────── countdown_over        a block of one of this thread's pages; the
+//!          │                                          countdown is that of its page or of a list
 //!          ├── free_in ──┬───── keep_remote           a block of another owner's page: stays here
 //!          │             ├───── free_remote           the same: is sent, or stays, too
 //!          │             └───── free_whole            a large, huge or sampled block

@@ -4,6 +4,8 @@
 //!
 //! A list keeps few blocks at first. It becomes longer where frees find it full and allocations
 //! then find it empty.
+//!
+//! What of this is about lists of smaller blocks, too, says so. `current` has the rest.
 
 use crate::backend::check;
 use crate::backend::list::List;
@@ -286,8 +288,8 @@ impl Heap {
         }
     }
 
-    /// Counts `n` blocks less as put on the list of `class`: they went back unused. Of the freed
-    /// ones on the list, which only its countdown knows, as many go first.
+    /// Counts `n` blocks less as put on the list of `class`: they went back unused. Of those
+    /// that frees put there, and that only the countdown knows, as many go first.
     pub(in crate::heap) fn unlist(&self, class: usize, n: u32) {
         let list = &self.owner.front.lists[class];
         let kept = list.kept().min(n);

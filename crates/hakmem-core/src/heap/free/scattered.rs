@@ -12,9 +12,9 @@
 //! 1. A block of less than 64 bytes, a line of most caches, is sent. If this heap allocated it
 //!    again, several threads would write to that line. Of a larger block, two lines at most are
 //!    shared.
-//! 2. malloc does not count the blocks of a list. So [`Turns`] counts the frees since the list was
-//!    empty: a refill says so. After many of them the heap walks the list: at most four steps for
-//!    each free.
+//! 2. malloc does not count the blocks of a list. So [`Turns`] counts the frees of such blocks
+//!    since the list was empty: a refill says so. After many of them the heap walks the list, which
+//!    may have blocks of its own page, too: at most four steps for each free.
 //! 3. An empty list takes no block: perhaps the thread only frees blocks of this class. If a list
 //!    is nearly full, the heap sends some of the next blocks. If the list is nearly full after them
 //!    still, the thread frees more than it allocates. What is listed would keep pages of others if

@@ -49,7 +49,8 @@ impl Heap {
         let mut unused = 0;
         while !block.is_null() {
             let Some(slot) = page::lookup(block.cast()) else { check::corrupt(block.cast()) };
-            // Frees put blocks above `SMALL_MAX` onto the list, and do not check where they start.
+            // Frees put blocks onto the list, and do not check where they start. Of small ones
+            // `Carved` finds that below.
             if class >= FIRST_LISTED && !check::may_start(block, class as u8) {
                 check::freed_before(block.cast(), slot);
             }

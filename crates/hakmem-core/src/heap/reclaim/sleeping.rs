@@ -8,7 +8,7 @@
 //!   are wholly free.
 //! - It parks the pages of a list if the only blocks of them that are not free are on that list.
 //!   The list stays as it is: the thread takes these blocks as before, and frees them
-//!   as blocks of a parked page.
+//!   as blocks of a parked page. The list may have all blocks of a page.
 //!
 //! The purge looks only at heaps whose holders have done nothing on slow paths for the decay
 //! (`SharedHeap::work`). A thread may go on by the fast paths of small blocks alone, which do

@@ -151,6 +151,7 @@ impl Heap {
 
     /// A sample in place of the first block of the list of `class`, if that is a freed one and a
     /// sample is due. The list of a class above `SMALL_MAX` gets freed blocks that no refill saw.
+    /// That of a smaller one gets them only as far as no sample is among them.
     #[cold]
     #[inline(never)]
     pub fn sample_instead(&self, class: usize, request: usize) -> Option<Found> {

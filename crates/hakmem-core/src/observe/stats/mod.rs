@@ -8,7 +8,9 @@
 //!
 //! - Blocks on the lists of such a thread count as allocated.
 //! - Blocks that such a thread freed into its own pages do not count as freed until its heap puts
-//!   them on a list again, or gives their page up.
+//!   them on a list again, or gives their page up. Those that it freed to its heap's list do.
+//! - A figure may be less than at the last look, by some hundred for each of these threads: its
+//!   heap was moving frees of its lists to the counters.
 //! - Blocks that such a thread freed for other heaps count as freed.
 //! - The figures are read one after another. What other threads do meanwhile is in some of them.
 //!

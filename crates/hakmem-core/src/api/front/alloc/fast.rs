@@ -1,10 +1,11 @@
 //! The fast path: a request takes the first block of the thread's list of its class. If the list is
-//! empty, a function that is not inlined serves the request.
+//! empty, or if the link of that block is no plain one, a function that is not inlined serves the
+//! request.
 //!
 //! Rules
 //! 1. Only the holder of the heap takes from its lists (`heap` rule 1), by the steps of
 //!    `proto::take_away`.
-//! 2. A path that finds the list empty ends with the call of the slow path.
+//! 2. A path that takes no block ends with the call of the slow path.
 
 use super::big::alloc_large;
 use super::{alloc_nothing, finish, from_class, size_of};

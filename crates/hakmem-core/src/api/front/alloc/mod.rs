@@ -3,7 +3,7 @@
 //! ```text
 //! fast.rs:
 //! alloc16 ──┬── pop                               the heap's list has a block
-//!           ├── alloc16_slow ─────── from_class   the list is empty: refill
+//!           ├── alloc16_slow ─────── from_class   the list is empty, ends, or looks wrong
 //!           └── alloc16_unlisted ─┬─ from_class   up to 64 KiB
 //!                                 └─ alloc_big    large and huge blocks
 //!
