@@ -143,8 +143,8 @@ unsafe fn is_own(page: *const Meta) -> bool {
 
 /// Frees a block of a page that this thread's heap owns, onto the list that the page says: its own
 /// one, or that of the heap for blocks above `SMALL_MAX` and for the page that the heap's list is
-/// of. So no branch asks which of them it is: a
-/// program that frees blocks of many sizes makes that hard to predict.
+/// of. So no branch asks which of them it is: a program that frees blocks of many sizes makes that
+/// hard to predict.
 ///
 /// # Safety
 /// [`is_own`] said so of `page`, the slot that `p` lies in; `p` is live and the caller's to free.

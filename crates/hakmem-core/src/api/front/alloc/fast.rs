@@ -104,7 +104,7 @@ fn pop_at(place: usize) -> Option<*mut u8> {
     // of the heap, uses the list (`heap` rule 1).
     unsafe {
         let list = thread::front().cast::<u64>().add(place).cast::<List>();
-        let list = &(*list).free;
+        let list = &formed(&*list).free;
         let block = list.get();
         if block.is_null() {
             return None;
@@ -209,7 +209,7 @@ fn pop_far(class: usize) -> Option<*mut u8> {
     }
     // SAFETY: as in `pop_at`.
     unsafe {
-        let list = formed(&(*thread::front()).lists.get_unchecked(class).free);
+        let list = &(*thread::front()).lists.get_unchecked(class).free;
         let block = list.get();
         if block.is_null() {
             return None;
