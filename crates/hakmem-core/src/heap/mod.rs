@@ -92,8 +92,8 @@ pub struct Heap {
     pub outgoing: Outgoing,
     /// A bit for each class above `SMALL_MAX`: a free found the list full since it was last empty.
     overflowed: Cell<u32>,
-    /// How many blocks of other owners the lists take, for each class up to `SMALL_MAX`.
-    turns: free::scattered::Turns,
+    /// A bit for each class: `scattered` has blocks of it. The last bit: it had some.
+    has_scattered: Cell<u64>,
     /// Where the holder is inside (rule 3).
     pause: Pause,
     /// What the passes of the purge saw of the heap.
@@ -145,6 +145,8 @@ pub struct Heap {
     pub counts: Counts,
     /// The open ones of the remote batches.
     pub open: Open,
+    /// Small blocks of other owners that the heap keeps.
+    scattered: free::scattered::Scattered,
     /// Huge blocks that the heap keeps, in a program of many heaps.
     pub huge: huge::kept::Kept,
 }
@@ -152,6 +154,8 @@ pub struct Heap {
 const _: () = assert!(size_of::<Heap>() == 1 << HEAP_SHIFT);
 // `overflowed` has a bit for each class above `SMALL_MAX`.
 const _: () = assert!(CLASSES - FIRST_LONG <= u32::BITS as usize);
+// `has_scattered` has a bit for each class, and one more.
+const _: () = assert!(CLASSES < u64::BITS as usize);
 
 /// On average one in this many lists that move between page and heap is checked to its end, and so
 /// is a list at one in this many looks (`free::current`). The beginning of the others is checked. A
@@ -258,14 +262,15 @@ impl Heap {
             .map_or(0, |page| u64::from(page.carved.get()))
     }
 
-    /// Blocks of `class` in the heap's list. O(their number). The number is exact if the holder
-    /// does not use the list meanwhile.
+    /// Blocks of `class` in the heap's list, and those that it keeps of other owners. O(length of
+    /// the list). The number is exact if the holder does not use the list meanwhile.
     ///
     /// # Safety
     /// No thread changes the list or writes its blocks during the call.
     pub unsafe fn listed(&self, class: usize) -> u64 {
         // SAFETY: the caller promises that no thread changes the list or writes its blocks.
-        unsafe { self.listed_within(class, 0..usize::MAX) }
+        let listed = unsafe { self.listed_within(class, 0..usize::MAX) };
+        listed + u64::from(self.scattered.count(class))
     }
 
     /// Blocks of `class` in the heap's list that start in `range`.

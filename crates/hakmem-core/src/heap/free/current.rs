@@ -95,7 +95,9 @@ impl Heap {
         let list = &self.owner.front.lists[class];
         let before = self.counts.recent(class, HeapEvent::Listed);
         self.note_back(class, list);
-        self.turns.follow(class, before, self.counts.recent(class, HeapEvent::Listed));
+        if self.outgoing.is_scattered() {
+            self.scattered.follow(class, before, self.counts.recent(class, HeapEvent::Listed));
+        }
         self.counts.make_room(class);
         match self.current_page(class) {
             Some(page) => close(list, page),

@@ -3,25 +3,31 @@
 //!
 //! Where each thread frees blocks of all others, a remote batch has one or two blocks. To send and
 //! merge it costs as much as for many, and each send writes the inboxes of all these owners. So a
-//! block that joins no open batch stays on the heap's own list of its class, while that is short.
+//! block that joins no open batch stays here, while there are few of its class.
 //!
 //! A block of a parked page goes back to it. All parked pages have one inbox. Few blocks of most of
 //! them are live: allocated here and there again, such blocks would keep each of these pages.
+//!
+//! ```text
+//! free:    the kept blocks of the class ← push
+//! refill:  the kept blocks of the class → the heap's list, all of them
+//! ```
 //!
 //! Rules
 //! 1. A block of less than 64 bytes, a line of most caches, is sent. If this heap allocated it
 //!    again, several threads would write to that line. Of a larger block, two lines at most are
 //!    shared.
-//! 2. malloc does not count the blocks of a list. So [`Turns`] counts the frees of such blocks
-//!    since the list was empty: a refill says so. After many of them the heap walks the list, which
-//!    may have blocks of its own page, too: at most four steps for each free.
-//! 3. An empty list takes no block: perhaps the thread only frees blocks of this class. If a list
-//!    is nearly full, the heap sends some of the next blocks. If the list is nearly full after them
-//!    still, the thread frees more than it allocates. What is listed would keep pages of others if
-//!    the thread slept. So the heap gives all of the list back, and the list takes no block for
-//!    long.
-//! 4. No block of a parked page comes onto the list, by the owner that the free read. So nothing
-//!    here depends on whether a purge pauses the heap, as it does in [`Heap::keep_remote`].
+//! 2. Kept blocks are counted one by one. They are not on the heap's list, of which malloc takes
+//!    blocks without a count: to know how many of them it still has, the heap would have to walk
+//!    it.
+//! 3. A class keeps blocks only after a refill: perhaps the thread only frees blocks of this class.
+//!    If it has `MOST` bytes of them, the heap sends some of the next blocks. If no refill comes
+//!    meanwhile, the thread frees more than it allocates. What is kept would keep pages of others
+//!    if the thread slept. So the heap gives all of it back, and the class keeps none for long.
+//! 4. No block of a parked page is kept, by the owner that the free read. So nothing here depends
+//!    on whether a purge pauses the heap, as it does in [`Heap::keep_remote`].
+//! 5. Only the holder uses what is kept. A purge of its pages does not see it: the blocks count as
+//!    used.
 
 use crate::backend::check;
 use crate::backend::owner::Owner;
@@ -31,32 +37,45 @@ use crate::heap::Heap;
 use crate::heap::counts::HeapEvent;
 use crate::heap::free::MUCH;
 use crate::heap::reclaim::parked;
+use crate::proto::inbox::Link;
 use crate::{guard, harden, profile};
 use core::cell::Cell;
+use core::ptr::{NonNull, null_mut};
 
-/// The bytes of a list that takes no further block.
+/// The bytes that a class keeps at most.
 const MOST: u32 = 48 << 10;
 /// The size of the smallest block that is kept (rule 1).
 const LEAST: u32 = 64;
-/// A list that went back takes none while blocks of so many times `MOST` bytes are freed (rule 3).
+/// A class whose blocks went back keeps none while blocks of so many times `MOST` bytes are freed
+/// (rule 3).
 const LONG: u32 = 8;
 
-/// For each class up to `SMALL_MAX`, what follows. All zero bytes: the heap walks the list at once.
-pub struct Turns {
-    /// Above 0, how many blocks the list may get before the heap walks it again; below 0, how many
-    /// are sent first.
-    left: [Cell<i16>; FIRST_LONG],
-    /// The blocks that came onto the list until this heap last kept one, as `HeapEvent::Listed`
-    /// counts them. If the count differs by now, a refill was since, which found the list empty, or
-    /// in rare cases blocks were taken off: then the list may get as much again.
+/// Of `Heap::has_scattered`: blocks were kept since `Heap::forget_refills`.
+const KEPT: u64 = 1 << 63;
+
+/// How many blocks of `class` are in `MOST` bytes.
+fn most(class: usize) -> i16 {
+    (MOST / SIZES[class]) as i16
+}
+
+/// The kept blocks of a heap, for each class up to `SMALL_MAX`. All zero bytes: none. It lies
+/// behind the first 4 KiB of the heap, and a refill reads `Heap::has_scattered` first.
+pub struct Scattered {
+    /// The first of them, or null. The others are linked to it.
+    first: [Cell<*mut Block>; FIRST_LONG],
+    /// How many they are.
+    count: [Cell<i16>; FIRST_LONG],
+    /// Above 0, how many more may be kept; below 0, how many blocks are sent first.
+    room: [Cell<i16>; FIRST_LONG],
+    /// The blocks that came onto the heap's list until a free last asked, as `HeapEvent::Listed`
+    /// counts them. If the count differs by now, a refill was since.
     listed: [Cell<u32>; FIRST_LONG],
 }
 
-impl Turns {
-    /// Forgets how much the lists may still get, as they were emptied: an empty list takes none
-    /// (rule 3).
-    pub(in crate::heap) fn renew(&self) {
-        self.left.iter().filter(|turn| turn.get() > 0).for_each(|turn| turn.set(0));
+impl Scattered {
+    /// The number of kept blocks of `class`.
+    pub(in crate::heap) fn count(&self, class: usize) -> u32 {
+        self.count.get(class).map_or(0, |count| count.get() as u32)
     }
 
     /// The count of blocks that came onto the list of `class` went from `before` to `after` by
@@ -72,7 +91,8 @@ impl Turns {
 
 impl Heap {
     /// Keeps a block of a page that another owner has, if the heap's last batches had few blocks
-    /// and the list is short. False: the caller still has the block. O(1) amortised.
+    /// and it has not kept many of the class. False: the caller still has the block. O(1)
+    /// amortised.
     ///
     /// # Safety
     /// The calling thread holds this heap. The block is live, of `page`, whose owner was `owner`,
@@ -90,70 +110,108 @@ impl Heap {
             return false;
         }
         let (class, size) = (usize::from(page.class.get()), page.block_size.get());
-        let Some(turn) = self.turns.left.get(class) else { return false };
+        let Some(first) = self.scattered.first.get(class) else { return false };
         if size < LEAST || !check::may_start(block, class as u8) {
             return false; // The batch says what is wrong.
         }
-        if check::CHECKED && self.owner.front.lists[class].free.get() == block {
+        if check::CHECKED
+            && (first.get() == block || self.owner.front.lists[class].free.get() == block)
+        {
             check::double_free(block.cast(), page);
         }
-        let (known, listed) =
-            (&self.turns.listed[class], self.counts.recent(class, HeapEvent::Listed));
-        let most = (MOST / size) as i16;
-        let is_refilled =
-            known.get() != listed && !self.owner.front.lists[class].free.get().is_null();
-        if is_refilled && turn.get() >= -(most / 4) {
-            turn.set(most);
-        } else if turn.get() == 0 {
-            turn.set(self.next_turn(class));
-        }
-        known.set(listed);
-        if turn.get() < 0 {
-            turn.set(turn.get() + 1);
-            if turn.get() == 0 {
-                turn.set(self.turn_after_sends(class));
-            }
+        if !self.keeps_next(class) {
             return false;
         }
-        // SAFETY: the caller gives up a live block of a page of `class`, which was not parked when
-        // the free read its owner (rule 4).
-        unsafe { self.list_of_other(class, block) };
+        // SAFETY: the caller gives up a live block, so its first word may hold a link from now on.
+        unsafe { Block::set_next(block, first.get()) };
+        first.set(block);
+        self.has_scattered.set(self.has_scattered.get() | KEPT | 1 << class);
+        let count = &self.scattered.count[class];
+        count.set(count.get() + 1);
         // The counters show a block that went to its page and onto the list again.
-        if self.counts.note(class, HeapEvent::Listed, 1) > MUCH {
+        let listed = self.counts.note(class, HeapEvent::Listed, 1);
+        self.scattered.listed[class].set(listed);
+        if listed > MUCH {
             self.counts.make_room(class);
         }
-        turn.set(turn.get() - 1);
-        known.set(listed.wrapping_add(1));
         true
     }
 
-    /// [`Heap::next_turn`] after a turn in which blocks were sent (rule 3).
-    #[cold]
-    #[inline(never)]
-    fn turn_after_sends(&self, class: usize) -> i16 {
-        let turn = self.next_turn(class);
-        if turn > 0 || self.owner.front.lists[class].free.get().is_null() || self.is_busy() {
-            return turn;
+    /// True if the next block of `class` is to be kept (rule 3).
+    #[inline(always)]
+    fn keeps_next(&self, class: usize) -> bool {
+        let (kept, most) = (&self.scattered, most(class));
+        let (room, some) = (&kept.room[class], most / 4);
+        let listed = self.counts.recent(class, HeapEvent::Listed);
+        let is_refilled = kept.listed[class].replace(listed) != listed;
+        if is_refilled && room.get() >= -some {
+            room.set(most - kept.count[class].get());
         }
-        self.busy(|| self.put_list_back(class));
-        -((MOST / SIZES[class] * LONG) as i16)
+        if room.get() == 0 {
+            room.set(-some);
+        }
+        if room.get() > 0 {
+            room.set(room.get() - 1);
+            return true;
+        }
+        room.set(room.get() + 1);
+        if room.get() == 0 {
+            self.end_sends(class);
+        }
+        false
     }
 
-    /// Walks the list of `class`, and says what follows: see [`Turns`]. Never 0.
+    /// No refill came while blocks of `class` were sent.
     #[cold]
-    fn next_turn(&self, class: usize) -> i16 {
-        let most = (MOST / SIZES[class]) as i16;
-        let mut at = self.owner.front.lists[class].free.get();
-        let mut listed = 0;
-        while !at.is_null() && listed < most {
-            listed += 1;
-            // SAFETY: the block is on the list of the heap, which the calling thread holds (`heap`
-            // rule 1), so its first word is a link.
-            at = unsafe { Self::checked_next(class, at) };
+    #[inline(never)]
+    fn end_sends(&self, class: usize) {
+        if self.scattered.count[class].get() != 0 && !self.is_busy() {
+            self.busy(|| self.put_scattered_back(class));
+            self.scattered.room[class].set(-(most(class) * LONG as i16));
         }
-        if listed == 0 || listed > most / 4 * 3 { -(most / 4) } else { most - listed }
+    }
+
+    /// Takes the kept blocks of `class`: the first one, linked to the others. None: there are none.
+    #[inline(always)]
+    fn take_scattered(&self, class: usize) -> Option<NonNull<Block>> {
+        if self.has_scattered.get() & 1 << class == 0 {
+            return None;
+        }
+        self.has_scattered.set(self.has_scattered.get() & !(1 << class));
+        self.scattered.count[class].set(0);
+        NonNull::new(self.scattered.first[class].replace(null_mut()))
+    }
+
+    /// Moves the kept blocks of `class`, if there are any, to the heap's list, which is empty, and
+    /// takes the first one. The caller is inside.
+    #[inline(always)]
+    pub(in crate::heap) fn refill_from_scattered(&self, class: usize) -> Option<NonNull<Block>> {
+        let first = self.take_scattered(class)?;
+        // The next free finds that a refill was.
+        self.scattered.listed[class].set(!self.counts.recent(class, HeapEvent::Listed));
+        self.owner.front.lists[class].free.set(first.as_ptr());
+        self.take_listed(class)
+    }
+
+    /// Forgets the refills so far: blocks are kept only after the next ones (rule 3).
+    pub(in crate::heap) fn forget_refills(&self) {
+        if self.has_scattered.get() & KEPT == 0 {
+            return;
+        }
+        self.has_scattered.set(self.has_scattered.get() & !KEPT);
+        for (class, room) in self.scattered.room.iter().enumerate() {
+            room.set(room.get().min(0));
+            self.scattered.listed[class].set(self.counts.recent(class, HeapEvent::Listed));
+        }
+    }
+
+    /// Gives the kept blocks of `class` back to their pages. The caller is inside. O(their number).
+    pub(in crate::heap) fn put_scattered_back(&self, class: usize) {
+        if let Some(first) = self.take_scattered(class) {
+            self.put_blocks_back(class, first.as_ptr());
+        }
     }
 }
 
-// A class of `SMALL_MAX` bytes has turns of some blocks, and no number of blocks is too large.
+// A class of `SMALL_MAX` bytes keeps some blocks, and no number of blocks is too large.
 const _: () = assert!(MOST / SIZES[FIRST_LONG - 1] >= 16 && MOST / LEAST * LONG <= i16::MAX as u32);

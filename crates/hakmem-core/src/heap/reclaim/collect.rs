@@ -22,11 +22,12 @@ impl Heap {
             self.empty_quarantine();
             for class in 0..CLASSES {
                 self.put_list_back(class);
+                self.put_scattered_back(class);
             }
             self.give_up_unused();
             self.huge.empty();
             self.share_anew();
-            self.turns.renew();
+            self.forget_refills();
             self.end_samples();
             self.outgoing.send_all(self);
             self.give_up_cached(); // It may have cached pages of others that ended.
@@ -45,7 +46,13 @@ impl Heap {
     /// Gives the blocks of the list of `class` back. The caller is inside. O(blocks of the list).
     #[unsafe(link_section = ".text.hot.hakmem")]
     pub(in crate::heap) fn put_list_back(&self, class: usize) {
-        let mut block = self.owner.front.lists[class].free.replace(null_mut());
+        let first = self.owner.front.lists[class].free.replace(null_mut());
+        self.put_blocks_back(class, first);
+    }
+
+    /// Gives blocks of `class` back, linked from `block` on: what a list of the heap had. The
+    /// caller is inside. O(their number).
+    pub(in crate::heap) fn put_blocks_back(&self, class: usize, mut block: *mut Block) {
         let mut unused = 0;
         while !block.is_null() {
             let Some(slot) = page::lookup(block.cast()) else { check::corrupt(block.cast()) };
