@@ -17,8 +17,8 @@ pub fn has_room(page: &Meta) -> bool {
     !page.list.free.get().is_null() || page.carved.get() < page.cap.get()
 }
 
-/// Takes a block of a page that has room. Also returns whether it is zero. A link that leads out of
-/// the arenas ends the process.
+/// Takes a block of a page that has room. Also returns whether it is zero. A link that does not
+/// lead to a block of the page ends the process.
 #[inline(always)]
 pub fn take(page: &Meta) -> (NonNull<u8>, bool) {
     page.list.until_slow.set(page.list.until_slow.get() + 1);
@@ -27,7 +27,7 @@ pub fn take(page: &Meta) -> (NonNull<u8>, bool) {
     };
     // SAFETY: the block is on the list of the page, whose lock the caller has: so it is free.
     let next = unsafe { Block::next(block.as_ptr()) };
-    check::check_link(block.as_ptr(), next);
+    check::check_link_of(page, block.as_ptr(), next);
     page.list.free.set(next);
     (block.cast(), false)
 }

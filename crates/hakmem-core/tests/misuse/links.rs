@@ -77,7 +77,33 @@ fn overwritten_on_its_way(link: fn(*mut u8) -> usize) {
     go_on(64);
 }
 
-pub const NAMED: [(&str, fn(), &str); 11] = [
+/// Of five free blocks of a program heap, the one in the middle leads into a live block, whose
+/// words are links.
+fn overwritten_in_a_program_heap() {
+    let heap = hakmem_core::Heap::new();
+    let layout = std::alloc::Layout::from_size_align(48, 16).unwrap();
+    let allocate = |layout| heap.allocate(layout).unwrap().as_ptr().cast::<u8>();
+    let live = allocate(std::alloc::Layout::from_size_align(3000, 16).unwrap());
+    let blocks = [(); 5].map(|()| allocate(layout));
+    for p in blocks {
+        // SAFETY: the heap gave the block for this layout, and nobody uses it any more.
+        unsafe { heap.deallocate(std::ptr::NonNull::new(p).unwrap(), layout) };
+    }
+    let inside = live.expose_provenance() + 64;
+    // SAFETY: the live block has these words. The free one: that is what is tried.
+    unsafe {
+        (0..300).for_each(|i| live.cast::<usize>().add(i).write(inside));
+        blocks[2].cast::<usize>().write(inside);
+    }
+    (0..8).for_each(|_| _ = allocate(layout));
+}
+
+pub const NAMED: [(&str, fn(), &str); 12] = [
+    (
+        "a free block of a program heap leads into another block",
+        overwritten_in_a_program_heap,
+        CORRUPT,
+    ),
     (
         "in a list that is cut for a sample",
         overwritten_in_a_list_that_is_cut,

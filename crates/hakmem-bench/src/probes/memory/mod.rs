@@ -25,7 +25,7 @@ const fn body(name: &'static str, count: u64, run: fn(usize)) -> Body {
     Body { name, count, run }
 }
 
-const ALL: [Body; 11] = [
+const ALL: [Body; 12] = [
     body("nothing_preloaded", 0, |_| Stage::default().rest()),
     body("idle", 5_000_000, small::idle),
     body("sparse", 4_000_000, |count| small::sparse(count, false)),
@@ -34,6 +34,7 @@ const ALL: [Body; 11] = [
     body("blocked", 400_000_000, blocked::once),
     body("blocked_again", 400_000_000, blocked::twice),
     body("pool", 8_000_000, pool::run),
+    body("pool_small", 8_000_000, pool::small),
     body("keep_runs", 300_000_000, keep::runs),
     body("keep_random", 300_000_000, keep::random),
     body("drift", 200_000_000, drift::run),

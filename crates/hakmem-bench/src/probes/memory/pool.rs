@@ -10,8 +10,18 @@ use std::thread;
 
 const THREADS: u64 = 64;
 
-/// Each thread allocates `bytes` and frees them.
+/// Each thread allocates `bytes` in blocks of 16 B to 32 KiB, and frees them.
 pub fn run(bytes: usize) {
+    run_with(bytes, 11);
+}
+
+/// The same with blocks of 16 B to 1 KiB.
+pub fn small(bytes: usize) {
+    run_with(bytes, 6);
+}
+
+/// The same with blocks of 16 B and so many times the double of it.
+fn run_with(bytes: usize, doublings: usize) {
     let (idle, done) = (
         Barrier::new(THREADS as usize + 1),
         Barrier::new(THREADS as usize + 1),
@@ -20,7 +30,7 @@ pub fn run(bytes: usize) {
         for seed in 0..THREADS {
             let (idle, done) = (&idle, &done);
             scope.spawn(move || {
-                work(bytes, seed + 700);
+                work(bytes, doublings, seed + 700);
                 idle.wait();
                 done.wait();
             });
@@ -31,14 +41,14 @@ pub fn run(bytes: usize) {
     });
 }
 
-/// Blocks of 16 B to 32 KiB, each doubling as likely. The table is unmapped at the end.
-fn work(bytes: usize, seed: u64) {
+/// Each doubling is as likely. The table is unmapped at the end.
+fn work(bytes: usize, doublings: usize, seed: u64) {
     let mut rng = Rng::new(seed);
-    // As if all blocks were below 1 KiB: the mean is some 4 KiB.
-    let mut blocks = Table::<Block<System>>::new((bytes >> 10) + 64);
+    // As if all blocks had a quarter of the mean, 24 × 2^doublings / doublings.
+    let mut blocks = Table::<Block<System>>::new((bytes * doublings >> doublings) / 6 + 64);
     let mut allocated = 0;
     while allocated < bytes {
-        let power = 16 << rng.below(11);
+        let power = 16 << rng.below(doublings);
         let mut block = Heap::new().block(power + rng.below(power));
         block.write_all(0, 1);
         allocated += block.size();

@@ -3,7 +3,7 @@
 //! A free of the program's own or a write to a free block may have made it. malloc asks before it
 //! follows a link. So such a write does not turn a list to memory elsewhere.
 
-use super::{CHECKED, corrupt, freed_twice, is_block_of, may_start};
+use super::{CHECKED, Carved, corrupt, freed_twice, is_block_of, may_start};
 use crate::backend::arena::{self, SLOT};
 use crate::backend::page::{self, Block, Kind, Meta};
 use crate::harden;
@@ -14,6 +14,15 @@ use crate::harden;
 pub fn check_link(block: *mut Block, next: *mut Block) {
     if !is_plain_link(next) {
         check_far_link(block, next);
+    }
+}
+
+/// Ends the process if `next`, the link of `block`, is neither null nor leads to a block of `page`:
+/// for lists of one page.
+#[inline(always)]
+pub fn check_link_of(page: &Meta, block: *mut Block, next: *mut Block) {
+    if CHECKED && !next.is_null() && !Carved::around(page, block).has(next) {
+        corrupt(block.cast());
     }
 }
 
