@@ -399,29 +399,66 @@ fn scattered_blocks_go_home_from_the_next_thread_of_a_heap() {
             let all = blocks.len();
             let mut blocks = blocks.into_iter();
             let mut free = |count: usize| free_all(&ranges, blocks.by_ref().take(count).collect());
-            elsewhere(|| {
-                free(3 * PAGES);
-                let mut oracle = Oracle::new(Rust, &ranges, 28);
-                let mine = oracle.alloc(layout(SIZE));
-                let before = own().blocks_sent;
-                free(100);
-                assert!(own().blocks_sent < before + 100, "it keeps some");
-                free_all(&ranges, vec![mine]);
-            });
-            elsewhere(|| {
-                let mut oracle = Oracle::new(Rust, &ranges, 29);
-                let first = oracle.alloc(layout(40));
-                assert_eq!(
-                    stats::Snapshot::take().heaps().count(),
-                    2,
-                    "it has that heap"
-                );
-                let before = own().blocks_sent;
-                free(50);
-                assert_eq!(own().blocks_sent, before + 50, "it keeps none");
-                free_all(&ranges, vec![first]);
-            });
+            // One thread keeps some, and one could have.
+            for kept in [100, 0] {
+                elsewhere(|| {
+                    free(3 * PAGES);
+                    let mut oracle = Oracle::new(Rust, &ranges, 28);
+                    let mine = oracle.alloc(layout(SIZE));
+                    let before = own().blocks_sent;
+                    free(kept);
+                    let sent = own().blocks_sent - before;
+                    assert!(kept == 0 || sent < kept as u64, "it keeps some");
+                    free_all(&ranges, vec![mine]);
+                });
+                elsewhere(|| {
+                    let mut oracle = Oracle::new(Rust, &ranges, 29);
+                    let first = oracle.alloc(layout(40));
+                    let heaps = stats::Snapshot::take().heaps().count();
+                    assert_eq!(heaps, 2, "it has that heap");
+                    let before = own().blocks_sent;
+                    free(50);
+                    assert_eq!(own().blocks_sent, before + 50, "it keeps none");
+                    free_all(&ranges, vec![first]);
+                });
+            }
             free(all);
+        },
+    );
+}
+
+/// What a thread kept goes home once its frees are scattered no more, although it calls on.
+#[test]
+#[cfg_attr(
+    feature = "hardened",
+    ignore = "the hardened build keeps no block of others"
+)]
+fn what_was_kept_goes_home_when_frees_are_scattered_no_more() {
+    alone(
+        "what_was_kept_goes_home_when_frees_are_scattered_no_more",
+        || {
+            const SIZE: usize = 256;
+            let ranges = Ranges::default();
+            let mut oracle = Oracle::new(Rust, &ranges, 36);
+            let first = oracle.alloc(layout(40));
+            let mut theirs = elsewhere(|| scattered(&ranges, 37, SIZE)).into_iter();
+            let mut free = |count: usize| free_all(&ranges, theirs.by_ref().take(count).collect());
+            free(3 * PAGES);
+            let mine = oracle.alloc(layout(SIZE));
+            let before = own().blocks_sent;
+            free(100);
+            assert!(own().blocks_sent < before + 100, "it keeps some");
+            // These are of few pages: each batch has many blocks.
+            let other = elsewhere(|| {
+                let mut oracle = Oracle::new(Rust, &ranges, 38);
+                (0..2000).map(|_| oracle.alloc(layout(48))).collect()
+            });
+            free_all(&ranges, other);
+            free(1);
+            let all = before + 100 + 2000 + 1;
+            assert_eq!(own().blocks_sent, all, "all are on their way home");
+            free_all(&ranges, vec![mine, first]);
+            free_all(&ranges, theirs.collect());
         },
     );
 }

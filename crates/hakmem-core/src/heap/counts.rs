@@ -8,6 +8,8 @@
 //! existing      = blocks carved − blocks of pages given up
 //! ```
 //!
+//! Blocks of other owners that the heap keeps (`free::scattered`) count as put on its list, too.
+//!
 //! Frees of blocks above `SMALL_MAX` go to the heap's list. They count among those put there: the
 //! ones that the list still has by its countdown, the others in `reused`. Frees of smaller blocks
 //! that go there count by the countdown, too, until a slow path adds them to `Listed`.

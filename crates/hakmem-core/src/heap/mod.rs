@@ -8,13 +8,14 @@
 //!
 //! The slow path of malloc takes these steps until one finds a block:
 //! 1. It merges the inbox.
-//! 2. It takes the list of the current page.
-//! 3. It carves fresh blocks of the current page, or fills a hole there.
-//! 4. It goes on to the next page of the class. Full pages leave the queue.
-//! 5. It takes blocks of a shared page (`share`).
-//! 6. It takes a parked page.
-//! 7. It takes a cached empty page.
-//! 8. It claims a page.
+//! 2. It takes blocks of other owners that the heap keeps (`free::scattered`).
+//! 3. It takes the list of the current page.
+//! 4. It carves fresh blocks of the current page, or fills a hole there.
+//! 5. It goes on to the next page of the class. Full pages leave the queue.
+//! 6. It takes blocks of a shared page (`share`).
+//! 7. It takes a parked page.
+//! 8. It takes a cached empty page.
+//! 9. It claims a page.
 //!
 //! Rules
 //! 1. Only the holder uses a `Heap`, or a purge that keeps the holder outside (rule 3). Any other
@@ -92,7 +93,7 @@ pub struct Heap {
     pub outgoing: Outgoing,
     /// A bit for each class above `SMALL_MAX`: a free found the list full since it was last empty.
     overflowed: Cell<u32>,
-    /// A bit for each class: `scattered` has blocks of it. The last bit: it had some.
+    /// A bit for each class: `scattered` has blocks of it. The last bit: it knows of refills.
     has_scattered: Cell<u64>,
     /// Where the holder is inside (rule 3).
     pause: Pause,
@@ -220,6 +221,7 @@ impl Heap {
         let listed = |class| unsafe { self.listed(class) };
         self.counts.reset(|class| (listed(class), self.owner.front.lists[class].kept().into()));
         self.outgoing.reset_counts();
+        self.forget_refills();
         self.huge.reset_counts();
     }
 

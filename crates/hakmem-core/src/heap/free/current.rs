@@ -95,9 +95,7 @@ impl Heap {
         let list = &self.owner.front.lists[class];
         let before = self.counts.recent(class, HeapEvent::Listed);
         self.note_back(class, list);
-        if self.outgoing.is_scattered() {
-            self.scattered.follow(class, before, self.counts.recent(class, HeapEvent::Listed));
-        }
+        self.follow_listed(class, before);
         self.counts.make_room(class);
         match self.current_page(class) {
             Some(page) => close(list, page),

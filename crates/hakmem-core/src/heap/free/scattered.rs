@@ -28,6 +28,8 @@
 //!    on whether a purge pauses the heap, as it does in [`Heap::keep_remote`].
 //! 5. Only the holder uses what is kept. A purge of its pages does not see it: the blocks count as
 //!    used.
+//! 6. What is kept goes back, too, if the heap's frees are scattered no more, and in
+//!    [`Heap::collect`].
 
 use crate::backend::check;
 use crate::backend::owner::Owner;
@@ -50,8 +52,8 @@ const LEAST: u32 = 64;
 /// (rule 3).
 const LONG: u32 = 8;
 
-/// Of `Heap::has_scattered`: blocks were kept since `Heap::forget_refills`.
-const KEPT: u64 = 1 << 63;
+/// Of `Heap::has_scattered`: `Scattered::listed` has what the counters had, but for refills.
+const KNOWN: u64 = 1 << 63;
 
 /// How many blocks of `class` are in `MOST` bytes.
 fn most(class: usize) -> i16 {
@@ -68,7 +70,8 @@ pub struct Scattered {
     /// Above 0, how many more may be kept; below 0, how many blocks are sent first.
     room: [Cell<i16>; FIRST_LONG],
     /// The blocks that came onto the heap's list until a free last asked, as `HeapEvent::Listed`
-    /// counts them. If the count differs by now, a refill was since.
+    /// counts them. If the count differs by now, a refill was since. A refill from kept blocks,
+    /// which does not count, makes it differ.
     listed: [Cell<u32>; FIRST_LONG],
 }
 
@@ -76,16 +79,6 @@ impl Scattered {
     /// The number of kept blocks of `class`.
     pub(in crate::heap) fn count(&self, class: usize) -> u32 {
         self.count.get(class).map_or(0, |count| count.get() as u32)
-    }
-
-    /// The count of blocks that came onto the list of `class` went from `before` to `after` by
-    /// frees of the heap's own blocks, which are no refill.
-    pub(super) fn follow(&self, class: usize, before: u32, after: u32) {
-        if let Some(listed) = self.listed.get(class)
-            && listed.get() == before
-        {
-            listed.set(after);
-        }
     }
 }
 
@@ -99,9 +92,14 @@ impl Heap {
     /// and the caller's to free.
     #[must_use]
     pub unsafe fn keep_scattered(&self, page: &Meta, owner: *mut Owner, block: *mut Block) -> bool {
+        if !self.outgoing.is_scattered() {
+            if self.has_scattered.get() & !KNOWN != 0 && !self.is_busy() {
+                self.put_all_scattered_back();
+            }
+            return false;
+        }
         // In the hardened build, links lead to the same segment. Samples cut lists.
-        if !self.outgoing.is_scattered()
-            || parked::is_owner(owner)
+        if parked::is_owner(owner)
             || harden::ON
             || profile::is_on()
             || guard::is_at_work()
@@ -114,18 +112,26 @@ impl Heap {
         if size < LEAST || !check::may_start(block, class as u8) {
             return false; // The batch says what is wrong.
         }
+        let newest = first.get();
+        // SAFETY: a kept block is this heap's, so its first word is a link.
+        let second = || unsafe { Block::next(newest) };
         if check::CHECKED
-            && (first.get() == block || self.owner.front.lists[class].free.get() == block)
+            && (newest == block
+                || !newest.is_null() && second() == block
+                || self.owner.front.lists[class].free.get() == block)
         {
             check::double_free(block.cast(), page);
+        }
+        if self.has_scattered.get() & KNOWN == 0 {
+            self.look_for_refills();
         }
         if !self.keeps_next(class) {
             return false;
         }
         // SAFETY: the caller gives up a live block, so its first word may hold a link from now on.
-        unsafe { Block::set_next(block, first.get()) };
+        unsafe { Block::set_next(block, newest) };
         first.set(block);
-        self.has_scattered.set(self.has_scattered.get() | KEPT | 1 << class);
+        self.has_scattered.set(self.has_scattered.get() | 1 << class);
         let count = &self.scattered.count[class];
         count.set(count.get() + 1);
         // The counters show a block that went to its page and onto the list again.
@@ -193,16 +199,38 @@ impl Heap {
         self.take_listed(class)
     }
 
-    /// Forgets the refills so far: blocks are kept only after the next ones (rule 3).
+    /// The next blocks are kept only after refills from now on (rule 3).
     pub(in crate::heap) fn forget_refills(&self) {
-        if self.has_scattered.get() & KEPT == 0 {
-            return;
-        }
-        self.has_scattered.set(self.has_scattered.get() & !KEPT);
+        self.has_scattered.set(self.has_scattered.get() & !KNOWN);
+    }
+
+    /// Begins to look for refills.
+    #[cold]
+    #[inline(never)]
+    fn look_for_refills(&self) {
         for (class, room) in self.scattered.room.iter().enumerate() {
             room.set(room.get().min(0));
             self.scattered.listed[class].set(self.counts.recent(class, HeapEvent::Listed));
         }
+        self.has_scattered.set(self.has_scattered.get() | KNOWN);
+    }
+
+    /// The count of blocks that came onto the list of `class` was `before`. What it is now is by
+    /// frees of the heap's own blocks, which are no refill.
+    pub(super) fn follow_listed(&self, class: usize, before: u32) {
+        if self.has_scattered.get() & KNOWN != 0
+            && let Some(listed) = self.scattered.listed.get(class)
+            && listed.get() == before
+        {
+            listed.set(self.counts.recent(class, HeapEvent::Listed));
+        }
+    }
+
+    /// Gives all kept blocks back to their pages: the heap's frees are not scattered any more.
+    #[cold]
+    #[inline(never)]
+    fn put_all_scattered_back(&self) {
+        self.busy(|| (0..FIRST_LONG).for_each(|class| self.put_scattered_back(class)));
     }
 
     /// Gives the kept blocks of `class` back to their pages. The caller is inside. O(their number).

@@ -67,10 +67,10 @@ impl Heap {
             if check::CHECKED && (page.kind() != Kind::Page || !blocks.has(block)) {
                 check::corrupt(block.cast());
             }
-            // SAFETY: the block came from the heap's list, which the holder alone uses (`heap` rule
-            // 1). So no one else uses the block, and its first word is a link. It may be of a page
-            // that another owner has: the heap can keep a block on its list and park its page, and
-            // it keeps some blocks of others.
+            // SAFETY: the block came from a list of the heap, which the holder alone uses (`heap`
+            // rule 1). So no one else uses the block, and its first word is a link. It may be of a
+            // page that another owner has: the heap can keep a block on its list and park its page,
+            // and it keeps some blocks of others.
             unsafe {
                 if page.owner() == self.owner() {
                     let (next, count) = self.free_neighbours(page, blocks, block);

@@ -58,10 +58,10 @@ impl Heap {
             self.lengthen_list(class);
         }
         let found = self.busy(|| {
+            self.receive_remote_frees();
             if let Some(block) = self.refill_from_scattered(class) {
                 return Some((block, false));
             }
-            self.receive_remote_frees();
             match self.queue[class].first() {
                 Some(page) if !page.list.free.get().is_null() => {
                     // SAFETY: the first page of the queue, whose list is not empty.
