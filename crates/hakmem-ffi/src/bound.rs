@@ -105,6 +105,22 @@ pub fn free() -> Option<Free> {
     (own != bound && is_loaded_first(own)).then(|| unsafe { transmute::<*const (), Free>(bound) })
 }
 
+/// What a function that is derived from `realloc` calls: the process's, or else this library's. It
+/// is called by its address, as the program calls it: so tools that replace a function where it
+/// begins, as valgrind does, replace it here, too.
+#[inline(always)]
+pub fn realloc_to_call() -> Realloc {
+    // SAFETY: a function of that name has this type.
+    realloc().unwrap_or_else(|| unsafe { transmute::<*const (), Realloc>(own_realloc()) })
+}
+
+/// The same for `free`.
+#[inline(always)]
+pub fn free_to_call() -> Free {
+    // SAFETY: a function of that name has this type.
+    free().unwrap_or_else(|| unsafe { transmute::<*const (), Free>(own_free()) })
+}
+
 /// Finds out, for the library's constructor. Nothing to find is the usual case, and costs four
 /// loads.
 #[inline(always)]

@@ -98,12 +98,7 @@ pub unsafe fn own_realloc(p: *mut c_void, size: usize) -> *mut c_void {
 /// As [`realloc`].
 unsafe fn process_realloc(p: *mut c_void, size: usize) -> *mut c_void {
     // SAFETY: the same contract.
-    unsafe {
-        match bound::realloc() {
-            Some(realloc) => realloc(p, size),
-            None => own_realloc(p, size),
-        }
-    }
+    unsafe { bound::realloc_to_call()(p, size) }
 }
 
 /// Resizes by `realloc` to `count` times `size` bytes.
@@ -146,12 +141,7 @@ pub unsafe extern "C" fn reallocf(p: *mut c_void, size: usize) -> *mut c_void {
     if q.is_null() && size != 0 {
         // SAFETY: a failed realloc leaves `p` allocated, or `p` is NULL, which free ignores. The
         // caller gives `p` up. free leaves errno alone.
-        unsafe {
-            match bound::free() {
-                Some(free) => free(p),
-                None => c::free(p.cast()),
-            }
-        }
+        unsafe { bound::free_to_call()(p) };
     }
     q
 }

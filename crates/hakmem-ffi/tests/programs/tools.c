@@ -1,4 +1,6 @@
 /* A user's program: right, or with one mistake that tools are to find: `tools ok|after|leak`. */
+#define _GNU_SOURCE
+#include <malloc.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,9 +31,19 @@ static void right(void) {
     }
 }
 
+/* Functions that a tool does not replace, but that may call one that it does. */
+static void derived(void) {
+    char *volatile blocks[] = {reallocarray(NULL, 10, 10), pvalloc(10)};
+    for (int i = 0; i < 2; i++) {
+        memset(blocks[i], i, 10);
+        free(reallocarray(blocks[i], 20, 10));
+    }
+}
+
 int main(int argc, char **argv) {
     const char *mistake = argc > 1 ? argv[1] : "ok";
     right();
+    derived();
     char *volatile block = malloc(1000);
     memset(block, 7, 1000);
     if (strcmp(mistake, "leak") == 0) {
