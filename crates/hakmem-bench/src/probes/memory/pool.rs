@@ -45,7 +45,7 @@ fn run_with(bytes: usize, doublings: usize) {
 fn work(bytes: usize, doublings: usize, seed: u64) {
     let mut rng = Rng::new(seed);
     // As if all blocks had a quarter of the mean, 24 × 2^doublings / doublings.
-    let mut blocks = Table::<Block<System>>::new((bytes * doublings >> doublings) / 6 + 64);
+    let mut blocks = Table::<Block<System>>::new(((bytes * doublings) >> doublings) / 6 + 64);
     let mut allocated = 0;
     while allocated < bytes {
         let power = 16 << rng.below(doublings);
