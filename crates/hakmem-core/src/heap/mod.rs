@@ -8,7 +8,7 @@
 //!
 //! The slow path of malloc takes these steps until one finds a block:
 //! 1. It merges the inbox.
-//! 2. It takes blocks of other owners that the heap keeps (`free::scattered`).
+//! 2. It takes blocks of other owners that the heap keeps apart (`free::scattered`).
 //! 3. It takes the list of the current page.
 //! 4. It carves fresh blocks of the current page, or fills a hole there.
 //! 5. It goes on to the next page of the class. Full pages leave the queue.
@@ -146,7 +146,7 @@ pub struct Heap {
     pub counts: Counts,
     /// The open ones of the remote batches.
     pub open: Open,
-    /// Small blocks of other owners that the heap keeps.
+    /// Small blocks of other owners that the heap keeps apart from its lists.
     scattered: free::scattered::Scattered,
     /// Huge blocks that the heap keeps, in a program of many heaps.
     pub huge: huge::kept::Kept,

@@ -9,26 +9,27 @@
 //! them are live: allocated here and there again, such blocks would keep each of these pages.
 //!
 //! ```text
-//! free:    the kept blocks of the class ← push
-//! refill:  the kept blocks of the class → the heap's list, all of them
+//! free:    the heap's list ← push, and after MOST bytes  the blocks that are kept apart ← push
+//! refill:  the blocks that are kept apart → the heap's list, all of them
 //! ```
 //!
 //! Rules
 //! 1. A block of less than 64 bytes, a line of most caches, is sent. If this heap allocated it
 //!    again, several threads would write to that line. Of a larger block, two lines at most are
 //!    shared.
-//! 2. Kept blocks are counted one by one. They are not on the heap's list, of which malloc takes
-//!    blocks without a count: to know how many of them it still has, the heap would have to walk
-//!    it.
+//! 2. malloc does not count the blocks that it takes off the heap's list. So the heap does not know
+//!    how many of these blocks the list still has, unless it walks it: that takes too long for one
+//!    call. But a refill finds the list empty. So `MOST` bytes go onto the list after a refill.
+//!    What comes then is kept apart, and counted, up to `MOST` bytes again.
 //! 3. A class keeps blocks only after a refill: perhaps the thread only frees blocks of this class.
-//!    If it has `MOST` bytes of them, the heap sends some of the next blocks. If no refill comes
+//!    If both places are full, the heap sends some of the next blocks. If no refill comes
 //!    meanwhile, the thread frees more than it allocates. What is kept would keep pages of others
 //!    if the thread slept. So the heap gives all of it back, and the class keeps none for long.
 //! 4. No block of a parked page is kept, by the owner that the free read. So nothing here depends
 //!    on whether a purge pauses the heap, as it does in [`Heap::keep_remote`].
-//! 5. Only the holder uses what is kept. A purge of its pages does not see it: the blocks count as
-//!    used.
-//! 6. What is kept goes back, too, if the heap's frees are scattered no more, and in
+//! 5. Only the holder uses what is kept apart. A purge of its pages does not see it: the blocks
+//!    count as used.
+//! 6. What is kept apart goes back, too, if the heap's frees are scattered no more, and in
 //!    [`Heap::collect`].
 
 use crate::backend::check;
@@ -44,7 +45,7 @@ use crate::{guard, harden, profile};
 use core::cell::Cell;
 use core::ptr::{NonNull, null_mut};
 
-/// The bytes that a class keeps at most.
+/// The bytes that a class keeps in each of two places at most.
 const MOST: u32 = 48 << 10;
 /// The size of the smallest block that is kept (rule 1).
 const LEAST: u32 = 64;
@@ -60,23 +61,32 @@ fn most(class: usize) -> i16 {
     (MOST / SIZES[class]) as i16
 }
 
-/// The kept blocks of a heap, for each class up to `SMALL_MAX`. All zero bytes: none. It lies
+/// Where a heap keeps a block.
+enum Place {
+    /// On its list: the next allocation gets it.
+    List,
+    /// In [`Scattered`].
+    Apart,
+    /// Nowhere.
+    None,
+}
+
+/// What a heap keeps apart, for each class up to `SMALL_MAX`. All zero bytes: nothing. It lies
 /// behind the first 4 KiB of the heap, and a refill reads `Heap::has_scattered` first.
 pub struct Scattered {
     /// The first of them, or null. The others are linked to it.
     first: [Cell<*mut Block>; FIRST_LONG],
     /// How many they are.
     count: [Cell<i16>; FIRST_LONG],
-    /// Above 0, how many more may be kept; below 0, how many blocks are sent first.
+    /// Above 0, how many more may go onto the heap's list; below 0, how many blocks are sent first.
     room: [Cell<i16>; FIRST_LONG],
     /// The blocks that came onto the heap's list until a free last asked, as `HeapEvent::Listed`
-    /// counts them. If the count differs by now, a refill was since. A refill from kept blocks,
-    /// which does not count, makes it differ.
+    /// counts them. If the count differs by now, a refill was since.
     listed: [Cell<u32>; FIRST_LONG],
 }
 
 impl Scattered {
-    /// The number of kept blocks of `class`.
+    /// The number of blocks of `class` that are kept apart.
     pub(in crate::heap) fn count(&self, class: usize) -> u32 {
         self.count.get(class).map_or(0, |count| count.get() as u32)
     }
@@ -113,7 +123,7 @@ impl Heap {
             return false; // The batch says what is wrong.
         }
         let newest = first.get();
-        // SAFETY: a kept block is this heap's, so its first word is a link.
+        // SAFETY: a block that is kept apart is this heap's, so its first word is a link.
         let second = || unsafe { Block::next(newest) };
         if check::CHECKED
             && (newest == block
@@ -125,15 +135,21 @@ impl Heap {
         if self.has_scattered.get() & KNOWN == 0 {
             self.look_for_refills();
         }
-        if !self.keeps_next(class) {
-            return false;
+        match self.place_of_next(class) {
+            Place::None => return false,
+            // SAFETY: the caller gives up a live block of a page of `class`, which was not parked
+            // when the free read its owner (rule 4).
+            Place::List => unsafe { self.list_of_other(class, block) },
+            Place::Apart => {
+                // SAFETY: the caller gives up a live block, so its first word may hold a link from
+                // now on.
+                unsafe { Block::set_next(block, newest) };
+                first.set(block);
+                self.has_scattered.set(self.has_scattered.get() | 1 << class);
+                let count = &self.scattered.count[class];
+                count.set(count.get() + 1);
+            }
         }
-        // SAFETY: the caller gives up a live block, so its first word may hold a link from now on.
-        unsafe { Block::set_next(block, newest) };
-        first.set(block);
-        self.has_scattered.set(self.has_scattered.get() | 1 << class);
-        let count = &self.scattered.count[class];
-        count.set(count.get() + 1);
         // The counters show a block that went to its page and onto the list again.
         let listed = self.counts.note(class, HeapEvent::Listed, 1);
         self.scattered.listed[class].set(listed);
@@ -143,41 +159,50 @@ impl Heap {
         true
     }
 
-    /// True if the next block of `class` is to be kept (rule 3).
+    /// Where the next block of `class` is kept (rule 3).
     #[inline(always)]
-    fn keeps_next(&self, class: usize) -> bool {
+    fn place_of_next(&self, class: usize) -> Place {
         let (kept, most) = (&self.scattered, most(class));
         let (room, some) = (&kept.room[class], most / 4);
         let listed = self.counts.recent(class, HeapEvent::Listed);
         let is_refilled = kept.listed[class].replace(listed) != listed;
         if is_refilled && room.get() >= -some {
-            room.set(most - kept.count[class].get());
-        }
-        if room.get() == 0 {
-            room.set(-some);
+            room.set(most);
         }
         if room.get() > 0 {
             room.set(room.get() - 1);
-            return true;
+            return Place::List;
+        }
+        if room.get() == 0 {
+            if kept.count[class].get() < most {
+                return Place::Apart;
+            }
+            room.set(-some);
         }
         room.set(room.get() + 1);
         if room.get() == 0 {
             self.end_sends(class);
         }
-        false
+        Place::None
     }
 
     /// No refill came while blocks of `class` were sent.
     #[cold]
     #[inline(never)]
     fn end_sends(&self, class: usize) {
-        if self.scattered.count[class].get() != 0 && !self.is_busy() {
-            self.busy(|| self.put_scattered_back(class));
-            self.scattered.room[class].set(-(most(class) * LONG as i16));
+        let (room, most) = (&self.scattered.room[class], most(class));
+        room.set(-(most / 4));
+        let is_listed = !self.owner.front.lists[class].free.get().is_null();
+        if (is_listed || self.scattered.count[class].get() != 0) && !self.is_busy() {
+            self.busy(|| {
+                self.put_list_back(class);
+                self.put_scattered_back(class);
+            });
+            room.set(-(most * LONG as i16));
         }
     }
 
-    /// Takes the kept blocks of `class`: the first one, linked to the others. None: there are none.
+    /// Takes what is kept apart of `class`: the first block, linked to the others.
     #[inline(always)]
     fn take_scattered(&self, class: usize) -> Option<NonNull<Block>> {
         if self.has_scattered.get() & 1 << class == 0 {
@@ -188,13 +213,13 @@ impl Heap {
         NonNull::new(self.scattered.first[class].replace(null_mut()))
     }
 
-    /// Moves the kept blocks of `class`, if there are any, to the heap's list, which is empty, and
-    /// takes the first one. The caller is inside.
+    /// Moves what is kept apart of `class`, if anything is, to the heap's list, which is empty, and
+    /// takes the first block. The caller is inside.
     #[inline(always)]
     pub(in crate::heap) fn refill_from_scattered(&self, class: usize) -> Option<NonNull<Block>> {
+        let count = self.scattered.count(class) as i16;
         let first = self.take_scattered(class)?;
-        // The next free finds that a refill was.
-        self.scattered.listed[class].set(!self.counts.recent(class, HeapEvent::Listed));
+        self.scattered.room[class].set(most(class) - count);
         self.owner.front.lists[class].free.set(first.as_ptr());
         self.take_listed(class)
     }
@@ -209,7 +234,7 @@ impl Heap {
     #[inline(never)]
     fn look_for_refills(&self) {
         for (class, room) in self.scattered.room.iter().enumerate() {
-            room.set(room.get().min(0));
+            room.set(room.get().min(-(most(class) / 4)));
             self.scattered.listed[class].set(self.counts.recent(class, HeapEvent::Listed));
         }
         self.has_scattered.set(self.has_scattered.get() | KNOWN);
@@ -226,14 +251,14 @@ impl Heap {
         }
     }
 
-    /// Gives all kept blocks back to their pages: the heap's frees are not scattered any more.
+    /// Gives all that is kept apart back: the heap's frees are not scattered any more.
     #[cold]
     #[inline(never)]
     fn put_all_scattered_back(&self) {
         self.busy(|| (0..FIRST_LONG).for_each(|class| self.put_scattered_back(class)));
     }
 
-    /// Gives the kept blocks of `class` back to their pages. The caller is inside. O(their number).
+    /// Gives what is kept apart of `class` back. The caller is inside. O(blocks).
     pub(in crate::heap) fn put_scattered_back(&self, class: usize) {
         if let Some(first) = self.take_scattered(class) {
             self.put_blocks_back(class, first.as_ptr());
