@@ -459,6 +459,11 @@ fn what_was_kept_goes_home_when_frees_are_scattered_no_more() {
             free(1);
             let sent = (own().blocks_sent - before) as usize;
             assert_eq!(sent, half + 2000 + 1, "what was apart is on its way home");
+            // Scattered again. That blocks went home was no refill: so the list goes home, too.
+            let before = own().blocks_sent;
+            free(3 * PAGES);
+            let sent = (own().blocks_sent - before) as usize;
+            assert_eq!(sent, 3 * PAGES + half, "it keeps none");
             free_all(&ranges, vec![mine, first]);
             free_all(&ranges, theirs.collect());
         },

@@ -124,8 +124,8 @@ impl Heap {
     /// # Safety
     /// The list is the heap's, and begins with `first`.
     unsafe fn look_at(&self, class: usize, first: *mut Block) {
-        // All blocks of a page, and as many of other owners: more than the list has.
-        let all = 2 * SLOT as u32 / SIZES[class];
+        // The list has all blocks of a page at most, and twice 48 KiB of other owners.
+        let all = 4 * SLOT as u32 / SIZES[class];
         let (walks, mut block) = (self.walks_now(), first);
         for i in 0..if walks { all } else { 3 } {
             if block.is_null() {

@@ -53,7 +53,7 @@ const LEAST: u32 = 64;
 /// (rule 3).
 const LONG: u32 = 8;
 
-/// Of `Heap::has_scattered`: `Scattered::listed` has what the counters had, but for refills.
+/// Of `Heap::has_scattered`: where `Scattered::listed` differs from the counters, a refill was.
 const KNOWN: u64 = 1 << 63;
 
 /// How many blocks of `class` are in `MOST` bytes.
@@ -104,7 +104,7 @@ impl Heap {
     pub unsafe fn keep_scattered(&self, page: &Meta, owner: *mut Owner, block: *mut Block) -> bool {
         if !self.outgoing.is_scattered() {
             if self.has_scattered.get() & !KNOWN != 0 && !self.is_busy() {
-                self.put_all_scattered_back();
+                self.put_next_scattered_back();
             }
             return false;
         }
@@ -202,23 +202,23 @@ impl Heap {
         }
     }
 
-    /// Takes what is kept apart of `class`: the first block, linked to the others.
+    /// Takes what is kept apart of `class`: the first block, linked to the others, and how many
+    /// they are.
     #[inline(always)]
-    fn take_scattered(&self, class: usize) -> Option<NonNull<Block>> {
+    fn take_scattered(&self, class: usize) -> Option<(NonNull<Block>, i16)> {
         if self.has_scattered.get() & 1 << class == 0 {
             return None;
         }
         self.has_scattered.set(self.has_scattered.get() & !(1 << class));
-        self.scattered.count[class].set(0);
-        NonNull::new(self.scattered.first[class].replace(null_mut()))
+        let first = NonNull::new(self.scattered.first[class].replace(null_mut()))?;
+        Some((first, self.scattered.count[class].replace(0)))
     }
 
     /// Moves what is kept apart of `class`, if anything is, to the heap's list, which is empty, and
     /// takes the first block. The caller is inside.
     #[inline(always)]
     pub(in crate::heap) fn refill_from_scattered(&self, class: usize) -> Option<NonNull<Block>> {
-        let count = self.scattered.count(class) as i16;
-        let first = self.take_scattered(class)?;
+        let (first, count) = self.take_scattered(class)?;
         self.scattered.room[class].set(most(class) - count);
         self.owner.front.lists[class].free.set(first.as_ptr());
         self.take_listed(class)
@@ -251,16 +251,19 @@ impl Heap {
         }
     }
 
-    /// Gives all that is kept apart back: the heap's frees are not scattered any more.
+    /// Gives what is kept apart of one class back: the heap's frees are not scattered any more.
     #[cold]
     #[inline(never)]
-    fn put_all_scattered_back(&self) {
-        self.busy(|| (0..FIRST_LONG).for_each(|class| self.put_scattered_back(class)));
+    fn put_next_scattered_back(&self) {
+        let class = self.has_scattered.get().trailing_zeros() as usize;
+        self.busy(|| self.put_scattered_back(class));
+        // The counters went back, which is no refill.
+        self.forget_refills();
     }
 
     /// Gives what is kept apart of `class` back. The caller is inside. O(blocks).
     pub(in crate::heap) fn put_scattered_back(&self, class: usize) {
-        if let Some(first) = self.take_scattered(class) {
+        if let Some((first, _)) = self.take_scattered(class) {
             self.put_blocks_back(class, first.as_ptr());
         }
     }
