@@ -20,7 +20,7 @@ pub fn small(bytes: usize) {
     run_with(bytes, 6);
 }
 
-/// The same with blocks of 16 B and so many times the double of it.
+/// The same with blocks of 16 B up to 16 B × 2^`doublings`.
 fn run_with(bytes: usize, doublings: usize) {
     let (idle, done) = (
         Barrier::new(THREADS as usize + 1),
@@ -44,7 +44,7 @@ fn run_with(bytes: usize, doublings: usize) {
 /// Each doubling is as likely. The table is unmapped at the end.
 fn work(bytes: usize, doublings: usize, seed: u64) {
     let mut rng = Rng::new(seed);
-    // As if all blocks had a quarter of the mean, 24 × 2^doublings / doublings.
+    // As if all blocks had a quarter of the mean, which is 24 × 2^doublings / doublings.
     let mut blocks = Table::<Block<System>>::new(((bytes * doublings) >> doublings) / 6 + 64);
     let mut allocated = 0;
     while allocated < bytes {

@@ -21,14 +21,15 @@
 //!    how many of these blocks the list still has, unless it walks it: that takes too long for one
 //!    call. But a refill finds the list empty. So `MOST` bytes go onto the list after a refill.
 //!    What comes then is kept apart, and counted, up to `MOST` bytes again.
-//! 3. A class keeps blocks only after a refill: perhaps the thread only frees blocks of this class.
+//! 3. A class keeps blocks only after a refill, of which `HeapEvent::Listed` tells. Without one,
+//!    perhaps the thread only frees blocks of this class.
 //!    If both places are full, the heap sends some of the next blocks. If no refill comes
 //!    meanwhile, the thread frees more than it allocates. What is kept would keep pages of others
 //!    if the thread slept. So the heap gives all of it back, and the class keeps none for long.
 //! 4. No block of a parked page is kept, by the owner that the free read. So nothing here depends
 //!    on whether a purge pauses the heap, as it does in [`Heap::keep_remote`].
-//! 5. Only the holder uses what is kept apart. A purge of its pages does not see it: the blocks
-//!    count as used.
+//! 5. Only the holder uses what is kept apart. A purge that looks at a page of such a block counts
+//!    the block as used, and leaves the page.
 //! 6. What is kept apart goes back, too, if the heap's frees are scattered no more, and in
 //!    [`Heap::collect`].
 
